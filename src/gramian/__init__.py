@@ -1,0 +1,1 @@
+"""Linear maps inside trained neural networks: find, judge, use and fuse them."""

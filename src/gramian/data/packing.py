@@ -1,0 +1,218 @@
+"""Documents into batches of token windows, fold by fold."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from gramian.data.batch import Batch, Token, Total
+from gramian.data.chat import ChatTemplate, render, template_digest
+from gramian.data.document import Document, Place
+from gramian.data.documents import Documents
+from gramian.errors import GramianError
+from gramian.moments import FOLDS, Shares, fold_of
+
+_Entry = tuple[bytes, Place]  # sort key, where to read the document again
+
+
+class Packing:
+    """Batches of windows over documents; the same whatever the order of the documents.
+
+    Documents are ordered by SHA-256 of seed and content and assigned to folds by their content.
+    The tokens of a fold follow each other without separators and are cut into windows of
+    ``length``; no window holds two folds. A window starts with BOS if and only if the tokenizer
+    itself puts one in front of a text. The folds come one after another. The last window of a
+    fold may be short, and a single token left over is dropped. Only one batch and one document
+    are in memory at a time, plus a place in the file for each document.
+
+    Parameters
+    ----------
+    docs : what to read.
+    tokenizer : of transformers.
+    length : positions per window, at least 2.
+    rows : positions per batch: ``max(1, rows // length)`` windows.
+    tokens : positions in all folds together, BOS included; None for all the data.
+    seed : of the order.
+    shares : of the folds.
+    chat_template : ``"auto"`` to use the tokenizer's template, if it has one.
+    thinking : ``enable_thinking`` for the template.
+
+    Attributes
+    ----------
+    offsets : ``"character"``, or ``"token"`` for a tokenizer that does not know the characters
+        of its tokens. With a chat template, offsets count in the rendered text.
+    bos : whether windows start with BOS.
+    template : ``"none"``, or the digest of the chat template.
+    targets : tokens asked for per fold, or None.
+
+    Raises
+    ------
+    GramianError : an argument is out of range, a fold that has a share gets no document, or the
+        documents cannot be read.
+    """
+
+    def __init__(
+        self,
+        docs: Documents,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        length: int = 512,
+        rows: int = 2048,
+        tokens: int | None = None,
+        seed: int = 0,
+        shares: Shares | None = None,
+        chat_template: ChatTemplate = "off",
+        thinking: bool | None = None,
+    ) -> None:
+        if length < 2:
+            raise GramianError(f"length is {length}, expected at least 2 positions per window")
+        if rows < 1:
+            raise GramianError(f"rows is {rows}, expected at least 1 position per batch")
+        self.docs = docs
+        self.tokenizer: Any = tokenizer
+        self.length = length
+        self.windows = max(1, rows // length)
+        self.tokens = tokens
+        self.seed = seed
+        self.shares = shares if shares is not None else Shares()
+        self.chat_template: ChatTemplate = chat_template
+        self.thinking = thinking
+        self.template = template_digest(tokenizer, chat_template, thinking)
+        self.offsets: Literal["character", "token"] = (
+            "character" if getattr(tokenizer, "is_fast", False) else "token"
+        )
+        self._bos = _bos(tokenizer)
+        self.bos = self._bos is not None
+        self.targets = None if tokens is None else self._split(tokens)
+        self._entries = self._order()
+        self._totals: dict[str, Total] | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.batches()
+
+    def batches(self, start: int = 0) -> Iterator[Batch]:
+        """Batches from number ``start`` on: exactly the tail of a complete iteration."""
+        totals: dict[str, Total] = {}
+        padding = int(self.tokenizer.pad_token_id or 0)
+        number = 0
+        for fold in FOLDS:
+            tokens, digests, pending = 0, set[str](), list[list[Token]]()
+            for window in self._windows(fold):
+                tokens += len(window)
+                digests.update(token.digest for token in window)
+                pending.append(window)
+                if len(pending) == self.windows:
+                    if number >= start:
+                        yield Batch.of(fold, pending, self.length, padding)
+                    number, pending = number + 1, []
+            if pending:
+                if number >= start:
+                    yield Batch.of(fold, pending, self.length, padding)
+                number += 1
+            if tokens == 0:
+                raise GramianError(
+                    f"{self.docs.name}: the fold {fold!r} has {len(self._entries[fold])} "
+                    "documents, but together they make no window of at least two tokens; "
+                    "give longer documents"
+                )
+            digests.discard("")
+            totals[fold] = Total(tokens, len(digests), tuple(sorted(digests)))
+        self._totals = totals
+
+    def totals(self) -> dict[str, Total]:
+        """What each fold held.
+
+        Raises
+        ------
+        GramianError : no iteration has come to its end yet.
+        """
+        if self._totals is None:
+            raise GramianError(
+                "totals are known after an iteration over all batches; iterate first"
+            )
+        return self._totals
+
+    @property
+    def shortfall(self) -> dict[str, int]:
+        """Tokens that were asked for and that the data did not have, per fold that lacks any.
+
+        A single token that was dropped is not counted. Known after a complete iteration.
+        """
+        totals = self.totals()
+        lacking = {f: n - totals[f].tokens for f, n in (self.targets or {}).items()}
+        return {fold: missing for fold, missing in lacking.items() if missing > 1}
+
+    def _split(self, tokens: int) -> dict[str, int]:
+        targets = {fold: round(getattr(self.shares, fold) * tokens) for fold in FOLDS}
+        for fold, target in targets.items():
+            if target < 2:
+                raise GramianError(
+                    f"tokens is {tokens}, of which the fold {fold!r} would get {target}; expected "
+                    "at least 2 in every fold: ask for more tokens, or choose other shares"
+                )
+        return targets
+
+    def _order(self) -> dict[str, list[_Entry]]:
+        entries: dict[str, list[_Entry]] = {fold: [] for fold in FOLDS}
+        for place, document in self.docs.scan():
+            entries[fold_of(document.digest, self.shares)].append((self._key(document), place))
+        found = sum(map(len, entries.values()))
+        for fold in FOLDS:
+            if not entries[fold]:
+                raise GramianError(
+                    f"{self.docs.name}: no document falls into the fold {fold!r} (its share is "
+                    f"{getattr(self.shares, fold):g} of {found} "
+                    f"document{'s' * (found != 1)}); give more documents, cut long ones into "
+                    "several, or choose other shares"
+                )
+            entries[fold].sort()
+        return entries
+
+    def _key(self, document: Document) -> bytes:
+        return hashlib.sha256(f"{self.seed}:{document.digest}".encode()).digest()
+
+    def _windows(self, fold: str) -> Iterator[list[Token]]:
+        left = math.inf if self.targets is None else self.targets[fold]
+        window: list[Token] = []
+        for key, place in self._entries[fold]:
+            if left < 1:
+                break
+            for token in self._tokens(place, key):
+                if not window and self._bos is not None and token.id != self._bos:
+                    window.append(Token(self._bos))
+                    left -= 1
+                if left < 1:
+                    break
+                window.append(token)
+                left -= 1
+                if len(window) == self.length:
+                    yield window
+                    window = []
+        if len(window) > 1:
+            yield window
+
+    def _tokens(self, place: Place, key: bytes) -> Iterator[Token]:
+        document = self.docs.read(place)
+        if self._key(document) != key:
+            raise GramianError(f"{document.name}: changed while it was being read; start again")
+        text = render(document, self.tokenizer, self.chat_template, self.thinking)
+        character = self.offsets == "character"
+        # verbose=False: a document may well be longer than the model's context.
+        encoded = self.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=character, verbose=False
+        )
+        ids = encoded["input_ids"]
+        starts = (s for s, _ in encoded["offset_mapping"]) if character else range(len(ids))
+        for token, start in zip(ids, starts, strict=True):
+            yield Token(token, document.digest, start)
+
+
+def _bos(tokenizer: Any) -> int | None:
+    """The BOS id if the tokenizer puts one in front of a text by itself, else None."""
+    ids = tokenizer("a")["input_ids"]
+    first = tokenizer.bos_token_id
+    return int(first) if first is not None and ids and ids[0] == first else None

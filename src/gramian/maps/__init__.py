@@ -1,0 +1,28 @@
+"""What a linear map is: eight kinds, one set of verbs."""
+
+from gramian.maps.affine import Affine
+from gramian.maps.chain import Chain
+from gramian.maps.dense import Dense
+from gramian.maps.diagonal import Diagonal
+from gramian.maps.identity import Identity
+from gramian.maps.identity_plus import IdentityPlus
+from gramian.maps.linear_map import LinearMap
+from gramian.maps.low_rank import LowRank
+from gramian.maps.permutation import Permutation
+from gramian.maps.storage import load_map, map_from
+from gramian.maps.tags import Tag
+
+__all__ = [
+    "Affine",
+    "Chain",
+    "Dense",
+    "Diagonal",
+    "Identity",
+    "IdentityPlus",
+    "LinearMap",
+    "LowRank",
+    "Permutation",
+    "Tag",
+    "load_map",
+    "map_from",
+]

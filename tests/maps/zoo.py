@@ -1,0 +1,137 @@
+"""One zoo of maps, for every verb to run through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gramian.maps import (
+    Affine,
+    Chain,
+    Dense,
+    Diagonal,
+    Identity,
+    IdentityPlus,
+    LinearMap,
+    LowRank,
+    Permutation,
+    Tag,
+)
+
+TOLERANCE = 1e-10
+
+
+def normal(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def well_conditioned(seed: int, out: int, inn: int) -> Tensor:
+    """Singular values from 0.5 to 2."""
+    left, _, right = torch.linalg.svd(normal(seed, out, inn), full_matrices=False)
+    values = torch.linspace(0.5, 2, min(out, inn), dtype=torch.float64)
+    return left @ torch.diag(values) @ right
+
+
+def orthogonal(seed: int, size: int) -> Tensor:
+    return torch.linalg.qr(normal(seed, size, size)).Q
+
+
+def projector(seed: int, size: int, rank: int) -> LowRank:
+    basis = torch.linalg.qr(normal(seed, size, rank)).Q
+    return LowRank(-basis, basis.T)
+
+
+def permutation(seed: int, size: int) -> Permutation:
+    return Permutation(torch.randperm(size, generator=torch.Generator().manual_seed(seed)))
+
+
+SQUARE: dict[str, Callable[[int, int], LinearMap]] = {
+    "identity": lambda s, n: Identity(n),
+    "diagonal": lambda s, n: Diagonal(normal(s, n).sign() * (0.5 + normal(s + 1, n).abs())),
+    "permutation": permutation,
+    "dense": lambda s, n: Dense(well_conditioned(s, n, n)),
+    "orthogonal": lambda s, n: Dense(orthogonal(s, n), tags={Tag.ORTHOGONAL}),
+    "symmetric": lambda s, n: Dense(
+        orthogonal(s, n).T @ torch.diag(torch.linspace(1, 3, n).double()) @ orthogonal(s, n),
+        tags={Tag.SYMMETRIC},
+    ),
+    "full rank factors": lambda s, n: LowRank(well_conditioned(s, n, n), orthogonal(s + 1, n)),
+    "identity plus": lambda s, n: IdentityPlus(
+        LowRank(0.3 * orthogonal(s, n)[:, : (n + 1) // 2], orthogonal(s + 1, n)[: (n + 1) // 2])
+    ),
+    "identity plus nothing": lambda s, n: IdentityPlus(
+        LowRank(torch.zeros(n, 0).double(), torch.zeros(0, n).double())
+    ),
+    "chain": lambda s, n: Chain(
+        (Dense(well_conditioned(s, n, n)), permutation(s, n), Dense(well_conditioned(s + 1, n, n)))
+    ),
+    "wide chain": lambda s, n: Chain(
+        (Dense(orthogonal(s, n + 2)[:n]), Dense(well_conditioned(s, n + 2, n)))
+    ),
+    "affine": lambda s, n: Affine(Dense(well_conditioned(s, n, n)), normal(s, n)),
+}
+"""Invertible maps by (seed, size)."""
+
+SINGULAR: dict[str, Callable[[int, int], LinearMap]] = {
+    "zeros on the diagonal": lambda s, n: Diagonal(normal(s, n).clamp(min=0)),
+    "no rank": lambda s, n: LowRank(torch.zeros(n, 0).double(), torch.zeros(0, n).double()),
+    "zero factors": lambda s, n: LowRank(torch.zeros(n, 2).double(), normal(s, 2, n)),
+    "eraser": lambda s, n: IdentityPlus(projector(s, n, (n + 1) // 2)),
+    "tagged eraser": lambda s, n: IdentityPlus(
+        projector(s, n, 1), tags={Tag.PROJECTION, Tag.SYMMETRIC}
+    ),
+    "oblique eraser": lambda s, n: IdentityPlus(
+        LowRank(-normal(s, n, 1) / normal(s, 1, n)[0].dot(u := orthogonal(s, n)[0]), u[None]),
+        tags={Tag.PROJECTION},
+    ),
+}
+"""Square maps without an inverse."""
+
+RECTANGULAR: dict[str, Callable[[int, int, int], LinearMap]] = {
+    "dense": lambda s, o, i: Dense(well_conditioned(s, o, i)),
+    "deficient": lambda s, o, i: Dense(normal(s, o, 1) @ normal(s + 1, 1, i)),
+    "low rank": lambda s, o, i: LowRank(normal(s, o, 2), normal(s + 1, 2, i)),
+    "rank above size": lambda s, o, i: LowRank(well_conditioned(s, o, 9), orthogonal(s, 9)[:, :i]),
+    "narrow chain": lambda s, o, i: Chain((Dense(normal(s, o, 1)), Dense(normal(s + 1, 1, i)))),
+    "turned chain": lambda s, o, i: Chain(
+        (permutation(s, o), Dense(well_conditioned(s, o, i)), permutation(s + 1, i))
+    ),
+    "affine": lambda s, o, i: Affine(LowRank(normal(s, o, 1), normal(s + 1, 1, i)), normal(s, o)),
+}
+"""Maps of any shape by (seed, out, in)."""
+
+seeds = st.integers(0, 10_000)
+sizes = st.integers(1, 8)
+
+
+@st.composite
+def invertible(draw: st.DrawFn, size: int | None = None) -> LinearMap:
+    make = SQUARE[draw(st.sampled_from(sorted(SQUARE)))]
+    return make(draw(seeds), size or draw(sizes))
+
+
+@st.composite
+def any_map(draw: st.DrawFn, out: int | None = None, inn: int | None = None) -> LinearMap:
+    out, inn = out or draw(sizes), inn or draw(sizes)
+    square = {**SQUARE, **SINGULAR} if out == inn else {}
+    names = [*(f"square {name}" for name in square), *RECTANGULAR]
+    name = draw(st.sampled_from(names))
+    if name.startswith("square "):
+        return square[name.removeprefix("square ")](draw(seeds), out)
+    return RECTANGULAR[name](draw(seeds), out, inn)
+
+
+def bias_of(map: LinearMap) -> Tensor:
+    zero = torch.zeros(map.out_features, dtype=torch.float64)
+    return map.bias if isinstance(map, Affine) else zero
+
+
+def dense_of(map: LinearMap) -> Tensor:
+    return map.to_dense(torch.float64)
+
+
+def assert_close(given: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> None:
+    torch.testing.assert_close(given, expected, rtol=tolerance, atol=tolerance)

@@ -60,7 +60,7 @@ slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/collect.py

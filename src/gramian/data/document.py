@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from gramian.errors import GramianError
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 Place: TypeAlias = tuple[int, ...]
 """Where a document starts in its reader, so that it can be read again without its neighbours."""
@@ -38,9 +41,7 @@ class Document:
     @classmethod
     def of(cls, text: str, name: str, **more: Any) -> Document:
         """A document with the digest of its text."""
-        # A lone surrogate (possible in JSON) has no UTF-8 form of its own.
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        return cls(text, digest, name, **more)
+        return cls(text, hashlib.sha256(text.encode("utf-8")).hexdigest(), name, **more)
 
 
 class Reader(Protocol):
@@ -94,10 +95,12 @@ class Fields:
             raise GramianError(
                 f"{where}: field {self.text!r} is {_json_type(text)}, expected a string"
             )
-        if "\0" in text:
+        bad = _NO_TEXT.search(text)
+        if bad is not None:
+            kind = "a NUL character" if bad.group() == "\0" else "half of a surrogate pair"
             raise GramianError(
-                f"{where}: field {self.text!r} has a NUL character at {text.index(chr(0))}; "
-                "expected text, not binary data"
+                f"{where}: field {self.text!r} has {kind} at character {bad.start()}; "
+                "expected text that has a UTF-8 form"
             )
         label = None
         if self.label is not None:

@@ -1,1 +1,93 @@
-"""Linear maps inside trained neural networks: find, judge, use and fuse them."""
+"""Linear maps inside trained neural networks: find, judge, use and fuse them.
+
+>>> import gramian as gm
+>>> base = gm.open("bundled:smollm2")                               # doctest: +SKIP
+>>> docs = gm.documents("bundled:pydocs")                           # doctest: +SKIP
+>>> m = gm.collect(base, docs, gm.lens.needs(base), tokens=32_768)  # doctest: +SKIP
+>>> gm.lens.solve(base, m)["12.resid_pre"].r2                       # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gramian import data, evaluate, lens, maps, measures, moments, networks, solvers
+    from gramian.data import documents
+    from gramian.errors import GramianError
+    from gramian.moments import JointMoments, Moments, MomentSet, Quadratic, add_moments
+    from gramian.networks import (
+        DropLayers,
+        FoldMap,
+        FoldNorm,
+        Need,
+        Needs,
+        Plan,
+        apply,
+        collect,
+        open,
+    )
+    from gramian.registry import methods
+
+_NAMES = {
+    "documents": "gramian.data",
+    "GramianError": "gramian.errors",
+    "JointMoments": "gramian.moments",
+    "MomentSet": "gramian.moments",
+    "Moments": "gramian.moments",
+    "Quadratic": "gramian.moments",
+    "add_moments": "gramian.moments",
+    "DropLayers": "gramian.networks",
+    "FoldMap": "gramian.networks",
+    "FoldNorm": "gramian.networks",
+    "Need": "gramian.networks",
+    "Needs": "gramian.networks",
+    "Plan": "gramian.networks",
+    "apply": "gramian.networks",
+    "collect": "gramian.networks",
+    "open": "gramian.networks",
+    "methods": "gramian.registry",
+}
+_ROOMS = ("data", "evaluate", "lens", "maps", "measures", "moments", "networks", "solvers")
+
+__all__ = [
+    "DropLayers",
+    "FoldMap",
+    "FoldNorm",
+    "GramianError",
+    "JointMoments",
+    "MomentSet",
+    "Moments",
+    "Need",
+    "Needs",
+    "Plan",
+    "Quadratic",
+    "add_moments",
+    "apply",
+    "collect",
+    "data",
+    "documents",
+    "evaluate",
+    "lens",
+    "maps",
+    "measures",
+    "methods",
+    "moments",
+    "networks",
+    "open",
+    "solvers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms and verbs are imported when they are first used: ``import gramian`` is instant."""
+    if name in _ROOMS:
+        return importlib.import_module(f"gramian.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'gramian' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__])

@@ -1,0 +1,47 @@
+"""Entry point: collects the commands, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from gramian.cli.add import add
+from gramian.cli.collect import collect
+from gramian.cli.evaluate import evaluate
+from gramian.cli.info import info
+from gramian.cli.lens import lens
+from gramian.cli.methods import methods
+from gramian.errors import GramianError
+
+app = typer.Typer(
+    name="gramian",
+    help="Find, judge, use and fuse the linear maps inside trained neural networks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+for command in (collect, lens, add, info, evaluate, methods):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; exit 2 for input that cannot be used, 130 when interrupted."""
+    console = Console(stderr=True)
+    try:
+        app()
+    except GramianError as error:
+        console.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print(
+            "[bold]interrupted[/]; a collection goes on from its last saved state when the same "
+            "command is given again",
+            soft_wrap=True,
+        )
+        sys.exit(130)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

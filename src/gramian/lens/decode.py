@@ -1,0 +1,69 @@
+"""From a state at the final norm to tokens: the network's own read-out, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gramian.networks.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a read-out says about each row, against the full network."""
+
+    rank: Tensor
+    """How many tokens this read-out puts above the full network's first choice; 0 = agreement."""
+    kl: Tensor
+    """KL(full network || read-out), nats."""
+    surprisal: Tensor
+    """-log p of the full network's first choice, nats."""
+    confidence: Tensor
+    """Largest probability of this read-out."""
+
+
+def logits(checkpoint: Checkpoint, states: Tensor) -> Tensor:
+    """``W_U norm(x)``: the network's final norm and head applied to (n, d) residual states."""
+    model: Any = checkpoint.model
+    norm = model.get_submodule(checkpoint.blueprint.final_norm.path)
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        result: Tensor = head(norm(states.to(next(head.parameters()).dtype)))
+    return result
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The full network's predictions for some rows, in the form that readings are taken from."""
+
+    first: Tensor
+    """(n,) the network's first choice."""
+    probabilities: Tensor
+    """(n, vocabulary)"""
+    entropy: Tensor
+    """(n,) nats."""
+
+    @classmethod
+    def of(cls, full: Tensor) -> Reference:
+        """From the full network's (n, vocabulary) logits."""
+        log_p = full.float().log_softmax(-1)
+        p = log_p.exp()
+        return cls(full.argmax(-1), p, -(p * log_p).sum(-1))
+
+    def reading(self, guess: Tensor) -> Reading:
+        """Compare (n, vocabulary) logits of a read-out with the full network."""
+        guess = guess.float()
+        top = guess.amax(-1, keepdim=True)
+        log_z = torch.logsumexp(guess, -1)
+        at_first = guess.gather(-1, self.first[:, None])
+        # KL(p || q) = -H(p) - sum_v p_v (z_v - log Z)
+        cross = log_z - torch.einsum("nv,nv->n", self.probabilities, guess)
+        return Reading(
+            rank=(guess > at_first).sum(-1),
+            kl=(cross - self.entropy).clamp_min(0),
+            surprisal=log_z - at_first[:, 0],
+            confidence=(top[:, 0] - log_z).exp(),
+        )

@@ -1,0 +1,142 @@
+"""The statistics of one fold while its batches stream by: rows, sink rows, and a reservoir."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gramian.data import Batch
+from gramian.errors import GramianError
+from gramian.moments import (
+    Accumulator,
+    MomentSetWriter,
+    NonFiniteRows,
+    Recipe,
+    Reservoir,
+    SinkRows,
+)
+from gramian.networks.capture import capture
+from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.needs import Needs
+from gramian.networks.rows import sink_rows
+
+if TYPE_CHECKING:
+    from gramian.networks.collect import Settings
+
+
+class FoldSums:
+    """Sums over the rows of one fold at the sites of one pass."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, group: Needs, recipe: Recipe, settings: Settings
+    ) -> None:
+        self.checkpoint, self.recipe = checkpoint, recipe
+        blueprint = checkpoint.blueprint
+        self.orders = group.orders(blueprint)
+        self.pairs = group.pairs(blueprint)
+        widths = {site: blueprint.site_width(site) for site in self.orders}
+        common = {"orders": self.orders, "precision": settings.precision}
+        self.kept = Accumulator(widths, self.pairs, device=checkpoint.device, **common)
+        self.apart = SinkRows(widths, self.pairs, **common)
+        self.reservoirs = {
+            site: Reservoir(settings.reservoir, width)
+            for site, width in widths.items()
+            if settings.reservoir
+        }
+        self.rows = 0
+        self.sinks = 0
+
+    def update(self, batch: Batch) -> None:
+        """Run the network over one batch and add its rows.
+
+        Raises
+        ------
+        GramianError : an activation is not finite; names the site, document and offset.
+        """
+        blueprint = self.checkpoint.blueprint
+        captured = capture(
+            self.checkpoint.model, blueprint, self.orders, batch.ids, batch.mask, norms=True
+        )
+        sinks = sink_rows(batch.mask, captured.norms, self.recipe.rows, blueprint)
+        keep = (batch.mask & ~sinks).reshape(-1)
+        apart = sinks.reshape(-1).nonzero()[:, 0]
+        rows = {site: x.reshape(-1, x.shape[-1]) for site, x in captured.rows.items()}
+        try:
+            self.kept.update(rows, weight=keep.double())
+            if len(apart):
+                index = apart.to(self.checkpoint.device)
+                self.apart.update({site: x[index].cpu() for site, x in rows.items()})
+        except NonFiniteRows as error:
+            raise self._located(error, batch, apart) from None
+        self.rows += int(keep.sum())
+        self.sinks += len(apart)
+        for site, reservoir in self.reservoirs.items():
+            where = keep.nonzero()[:, 0]
+            keys = [
+                (batch.digests[int(d)], int(o))
+                for d, o in zip(
+                    batch.document.reshape(-1)[where], batch.offset.reshape(-1)[where], strict=True
+                )
+                if d >= 0
+            ]
+            real = where[batch.document.reshape(-1)[where] >= 0]
+            reservoir.update(keys, rows[site][real.to(rows[site].device)].cpu())
+
+    def store(self, writer: MomentSetWriter, fold: str) -> None:
+        """Hand the finished fold to the writer."""
+        for site in self.orders:
+            writer.put_site(site, fold, self.kept.moments(site), sinks=self.apart.block(site))
+        for pair in self.pairs:
+            writer.put_pair(pair, fold, self.kept.joint(pair), sinks=self.apart.dense_joint(pair))
+        for site, reservoir in self.reservoirs.items():
+            writer.put_reservoir(site, fold, reservoir)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything as tensors, for :meth:`restore`."""
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "kept": self.kept.state(copy=False),
+            "apart": self.apart.state(),
+            **{f"reservoir {site}": r.state() for site, r in self.reservoirs.items()},
+        }
+        state = {f"{part}|{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
+        state["counts"] = torch.tensor([self.rows, self.sinks])
+        return state
+
+    @classmethod
+    def restore(
+        cls,
+        checkpoint: Checkpoint,
+        group: Needs,
+        recipe: Recipe,
+        settings: Settings,
+        state: Mapping[str, Tensor],
+    ) -> FoldSums:
+        """The sums that :meth:`state` was taken of."""
+        sums = cls(checkpoint, group, recipe, settings)
+
+        def part(name: str) -> dict[str, Tensor]:
+            prefix = f"{name}|"
+            return {k.removeprefix(prefix): t for k, t in state.items() if k.startswith(prefix)}
+
+        sums.kept = Accumulator.restore(part("kept"), device=checkpoint.device)
+        sums.apart = SinkRows.restore(part("apart"))
+        sums.reservoirs = {s: Reservoir.restore(part(f"reservoir {s}")) for s in sums.reservoirs}
+        sums.rows, sums.sinks = (int(n) for n in state["counts"])
+        return sums
+
+    def _located(self, error: NonFiniteRows, batch: Batch, apart: Tensor) -> GramianError:
+        row = error.row
+        length = batch.ids.shape[1]
+        document = int(batch.document.reshape(-1)[row])
+        where = "the token before the text" if document < 0 else (
+            f"document {batch.digests[document][:12]} at offset "
+            f"{int(batch.offset.reshape(-1)[row])}"
+        )
+        return GramianError(
+            f"the activation at site {error.site} is not finite for {where} (position "
+            f"{row % length} of its window, fold {batch.fold}); run the model in float32 or "
+            "bfloat16, or leave that document out"
+        )

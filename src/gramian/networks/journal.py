@@ -1,0 +1,94 @@
+"""The journal of a collection: how far it has come, so that it can go on after an interruption."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from gramian.errors import GramianError
+from gramian.moments import load_state, save_state
+
+
+@dataclass
+class Journal:
+    """Where a run stands. ``folder`` is None for a collection that stays in memory."""
+
+    folder: Path | None
+    job: str
+    save_every: float
+    pass_number: int = 0
+    batch_number: int = 0
+    fold: str | None = None
+    tokens: int = 0
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    state: dict[str, Tensor] = field(default_factory=dict)
+    saved_at: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def open(cls, out: Path | None, job: str, *, save_every: float, force: bool) -> Journal:
+        """The journal of this job: a new one, or the one that an interrupted run left.
+
+        Raises
+        ------
+        GramianError : ``<out>.partial`` belongs to another job and ``force`` is false.
+        """
+        if out is None:
+            return cls(None, job, save_every)
+        folder = out.with_name(f"{out.name}.partial")
+        found = load_state(folder) if folder.is_dir() else None
+        if found is not None and found[1].get("job") == job:
+            tensors, meta = found
+            counts = {fold: (int(a), int(b)) for fold, (a, b) in meta["counts"].items()}
+            return cls(
+                folder, job, save_every, int(meta["pass"]), int(meta["batch"]), meta["fold"],
+                int(meta["tokens"]), counts, tensors,
+            )
+        if folder.is_dir():
+            if not force and any(folder.iterdir()):
+                raise GramianError(
+                    f"{folder} holds an interrupted collection with other data or settings; "
+                    "repeat that command to finish it, or pass --force to discard it"
+                )
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        journal = cls(folder, job, save_every)
+        journal.save(0, 0, None, 0, {}, {})
+        return journal
+
+    def due(self) -> bool:
+        """Whether it is time to save."""
+        return self.folder is not None and time.monotonic() - self.saved_at >= self.save_every
+
+    def save(
+        self,
+        pass_number: int,
+        batch_number: int,
+        fold: str | None,
+        tokens: int,
+        counts: Mapping[str, tuple[int, int]],
+        state: Mapping[str, Tensor],
+    ) -> None:
+        """Record that everything before this batch of this pass is in ``state`` or stored."""
+        if self.folder is None:
+            return
+        meta = {
+            "job": self.job,
+            "pass": pass_number,
+            "batch": batch_number,
+            "fold": fold,
+            "tokens": tokens,
+            "counts": {fold: list(pair) for fold, pair in counts.items()},
+        }
+        save_state(self.folder, dict(state), meta)
+        self.saved_at = time.monotonic()
+
+    def close(self) -> None:
+        """Remove the saved state; what remains in the folder are finished parts."""
+        if self.folder is not None:
+            for file in self.folder.glob("state*"):
+                file.unlink()

@@ -1,0 +1,74 @@
+"""Names of places in a network, in the field's own words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gramian.errors import GramianError
+
+KINDS = (
+    "resid_pre",
+    "resid_mid",
+    "resid_post",
+    "attn_in",
+    "q",
+    "k",
+    "v",
+    "z",
+    "attn_out",
+    "mlp_in",
+    "mlp_mid",
+    "mlp_out",
+)
+"""Sites of a layer. ``attn_in`` and ``mlp_in`` are what the matrices read (after the norm);
+``z`` and ``mlp_mid`` are what the writing matrices read; ``attn_out`` and ``mlp_out`` are what
+is added to the residual stream; ``q`` and ``k`` are before the rotary embedding."""
+
+GLOBAL = ("embed", "final")
+"""``embed``: output of the token embedding; ``final``: input of the final norm."""
+
+# TransformerLens hook names, accepted as aliases.
+_HOOKS = {
+    "hook_resid_pre": "resid_pre",
+    "hook_resid_mid": "resid_mid",
+    "hook_resid_post": "resid_post",
+    "hook_attn_out": "attn_out",
+    "hook_mlp_out": "mlp_out",
+    "attn.hook_q": "q",
+    "attn.hook_k": "k",
+    "attn.hook_v": "v",
+    "attn.hook_z": "z",
+    "mlp.hook_post": "mlp_mid",
+}
+_LAYER = re.compile(r"(\d{1,6})\.(\w+)")
+_HOOK = re.compile(r"blocks\.(\d{1,6})\.([\w.]+)")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A parsed site name; ``layer`` is None for the global ones."""
+
+    layer: int | None
+    kind: str
+
+
+def parse(name: str) -> Site:
+    """Read ``12.resid_pre``, ``final``, ``embed`` or ``blocks.12.hook_resid_pre``.
+
+    Raises
+    ------
+    GramianError : the text is none of these.
+    """
+    if name in GLOBAL:
+        return Site(None, name)
+    if name == "hook_embed":
+        return Site(None, "embed")
+    if match := _LAYER.fullmatch(name):
+        return Site(int(match[1]), match[2])
+    if (match := _HOOK.fullmatch(name)) and match[2] in _HOOKS:
+        return Site(int(match[1]), _HOOKS[match[2]])
+    raise GramianError(
+        f"unknown site {name!r}; expected 'embed', 'final', '<layer>.<site>' with site one of "
+        f"{', '.join(KINDS)}, or a TransformerLens hook name such as 'blocks.0.hook_resid_pre'"
+    )

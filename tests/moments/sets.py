@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +30,8 @@ RECIPE = Recipe(
     bos=True,
     rows=RowRule(thresholds={"0.resid_pre": 12.5}),
 )
+SITE_FILE = "site.0.resid_pre.safetensors"
+Index = dict[str, Any]
 PLAIN = Pair("0.resid_pre", "1.mlp_out")
 INCREMENT = Pair("0.resid_pre", "1.resid_pre", increment=True)
 WIDTHS = {"0.resid_pre": 6, "1.resid_pre": 6, "1.mlp_out": 4}
@@ -132,3 +137,32 @@ def assert_same(a: Moments | JointMoments, b: Moments | JointMoments, rtol: floa
         assert mine.shape == theirs.shape
         largest = float(theirs.abs().max()) or 1.0
         assert float((mine - theirs).abs().max()) <= rtol * largest
+
+
+def rewrite(folder: Path, change: Callable[[Index], object]) -> None:
+    """Change the index as someone hostile would: with a checksum that fits."""
+    index = json.loads((folder / "index.json").read_bytes())
+    change(index)
+    seal(folder, json.dumps(index).encode())
+
+
+def seal(folder: Path, data: bytes) -> None:
+    (folder / "index.json").write_bytes(data)
+    line = f"{hashlib.sha256(data).hexdigest()}  index.json\n"
+    (folder / "index.json.sha256").write_text(line)
+
+
+def part(index: Index, file: str = SITE_FILE) -> Index:
+    found: Index = next(entry for entry in index["parts"] if entry["file"] == file)
+    return found
+
+
+def replace_part(folder: Path, data: bytes, file: str = SITE_FILE) -> None:
+    """Put other bytes in a part's place, with a size and hash in the index that fit."""
+    (folder / file).write_bytes(data)
+
+    def change(index: Index) -> None:
+        entry = part(index, file)
+        entry["bytes"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
+
+    rewrite(folder, change)

@@ -43,9 +43,19 @@ class Blocks:
     def dense(self, part: Part, fold: str, block: str, diagonal: bool = False) -> Moments | None:
         """The moments stored for ``"rows"`` or ``"sinks"`` of a site; None without any."""
         read, full = self.reader(part, fold), part.order == "full"
-        return decode_moments(
+        moments = decode_moments(
             read, f"{block}.", part.dims[0], full, self.where(part), diagonal=diagonal
         )
+        if moments is not None and block == "rows":
+            self._check_count(part, fold, moments.count)
+        return moments
+
+    def _check_count(self, part: Part, fold: str, count: float) -> None:
+        if count != part.counts[fold][0]:
+            raise GramianError(
+                f"{self.where(part)}: the fold {fold!r} holds {count:g} rows, the index says "
+                f"{part.counts[fold][0]:g}"
+            )
 
     def thin(self, part: Part, fold: str) -> Tensor | None:
         """The raw sink rows (k, d) of a site; None without any."""
@@ -86,7 +96,10 @@ class Blocks:
                 )
             return None
         read = self.reader(part, fold)
-        return decode_joint(read, f"{block}.", x, part.dims[1], self.where(part))
+        joint = decode_joint(read, f"{block}.", x, part.dims[1], self.where(part))
+        if joint is not None and block == "rows":
+            self._check_count(part, fold, joint.y.count)
+        return joint
 
     def thin_joint(self, part: Part, fold: str) -> JointMoments | None:
         """The joint moments of the raw sink rows of a pair's two sites; None without any."""

@@ -33,7 +33,8 @@ Keys = Sequence[tuple[str, int]]
 def file_name(kind: str, names: tuple[str, ...], increment: bool) -> str:
     """A plain and unique file name for a part: readable, with a hash where names are not plain."""
     readable = "--".join(names)
-    plain = re.sub(r"[^a-z0-9._-]+|\.(?=\.)", "_", readable)[:120]
+    plain = re.sub(r"[^a-z0-9._-]+|\.\.+", "_", readable)[:120].strip(".")
+    plain = plain or "_" * len(names)
     ambiguous = plain != readable or any("--" in n or n.endswith(".increment") for n in names)
     key = json.dumps([kind, *names, increment]).encode()
     pieces = [kind, plain, "increment" if increment else ""]

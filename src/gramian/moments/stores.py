@@ -128,7 +128,8 @@ class FolderStore:
         return [self._read_part(file) for file in files]
 
     def _read_part(self, file: Path) -> Part:
-        tensors, texts = read_header(file)
+        stored, texts = read_header(file)
+        tensors = dict(sorted(stored.items()))
         where = str(file)
         description = parse_json(texts.get(_HEADER_KEY, "null").encode(), where)
         entry = Fields(description, where)

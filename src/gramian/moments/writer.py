@@ -204,7 +204,7 @@ class MomentSetWriter:
             dims=dims,
             order=order,
             counts={name: folds[name] for name in FOLDS if name in folds},
-            tensors={name: TensorSpec.of(tensor) for name, tensor in every.items()},
+            tensors={name: TensorSpec.of(every[name]) for name in sorted(every)},
         )
         check_layout(part, part.title)
         try:

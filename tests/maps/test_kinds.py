@@ -30,6 +30,7 @@ def test_numpy_in_every_constructor() -> None:
     frozen.flags.writeable = False
     for given in (array, frozen, array[::-1][::-1], array.astype(">f8"), np.asfortranarray(array)):
         assert torch.equal(Dense(given).weight, torch.arange(6.0).double().reshape(2, 3))
+    assert Dense(frozen).weight.data_ptr() != frozen.ctypes.data
     assert LowRank(array, array.T).shape == (2, 2)
     assert Diagonal(array[0, ::-1]).diagonal.tolist() == [2.0, 1.0, 0.0]
     assert Permutation(np.array([1, 0], dtype=np.int32)).index.tolist() == [1, 0]
@@ -185,6 +186,12 @@ def test_a_narrow_chain_has_a_thin_pinv() -> None:
     assert isinstance(pinv, LowRank)
     assert pinv.rank == 2
     assert_close(pinv.to_dense(), torch.linalg.pinv(chain.to_dense(), rtol=1e-9))
+
+
+def test_a_chain_that_narrows_has_no_inverse() -> None:
+    chain = Chain((Dense(normal(1, 4, 3)), Dense(normal(2, 3, 4))))
+    with pytest.raises(GramianError, match=r"has no inverse: it narrows to 3; use pinv\(\)"):
+        chain.inverse()
 
 
 def test_mixed_dtypes_compose_in_the_wider() -> None:

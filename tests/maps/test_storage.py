@@ -112,6 +112,18 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == ["map"]
 
 
+def test_an_interrupted_write_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Identity(3).save(tmp_path / "map")
+    assert os.listdir(tmp_path) == []
+
+
 def test_every_truncation_and_every_flipped_byte_is_refused(tmp_path: Path) -> None:
     whole = NESTED.save(tmp_path / "map").read_bytes()
     damaged = tmp_path / "damaged"

@@ -15,7 +15,7 @@ class Size:
     parameters: int
     """Numbers in its parameters, tied ones once."""
     bytes: int
-    """Bytes of its parameters and saved buffers, shared memory once."""
+    """Bytes of its parameters and saved buffers, tied ones once."""
 
     def to_json(self) -> dict[str, Any]:
         """``{"parameters", "bytes"}``."""
@@ -25,7 +25,7 @@ class Size:
 def size(model: nn.Module) -> Size:
     """Parameters and bytes of a model, with tied tensors counted once.
 
-    Two tensors are tied when they are one object or the same memory.
+    Two tensors are tied when they are one object, or the same stretch of memory.
     """
     distinct: dict[tuple[Any, ...], Tensor] = {}
     for tensor in model.state_dict(keep_vars=True).values():

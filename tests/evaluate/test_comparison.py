@@ -72,17 +72,17 @@ def test_kl_where_a_probability_is_zero() -> None:
 
 class Slow(Scripted):
     def forward(self, input_ids: torch.Tensor) -> Any:
-        time.sleep(0.5 if not self.asked else 0.02)  # the first call warms up
+        time.sleep(0.6 if not self.asked else 0.1)  # the first call warms up
         return super().forward(input_ids)
 
 
 def test_speed_is_base_over_model_without_the_warm_up() -> None:
     fast, slow = Scripted(torch.zeros(VOCABULARY)), Slow(torch.zeros(VOCABULARY))
     result = compare(fast, slow, ids(20), length=10)
-    assert result.speed_ratio > 3
-    assert 0.02 <= result.seconds_base < 0.3
+    assert result.speed_ratio > 2
+    assert 0.1 <= result.seconds_base < 0.3
     assert result.speed_ratio == result.seconds_base / result.seconds
-    assert compare(slow, fast, ids(20), length=10).speed_ratio < 1 / 3
+    assert compare(slow, fast, ids(20), length=10).speed_ratio < 1 / 2
 
 
 def test_both_are_run_in_turn_once_per_window() -> None:

@@ -197,3 +197,17 @@ def test_bad_arguments(tmp_path: Path) -> None:
         writer.put_pair(Pair("b", "a"), "train", both)
         with pytest.raises(GramianError, match="pair b -> a is there without the site 'b'"):
             writer.finish()
+
+
+def test_no_space_for_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: object, block: bytes | memoryview) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    writer = MomentSetWriter(tmp_path / "x", RECIPE)
+    writer.put_site("a", "train", ROWS)
+    monkeypatch.setattr(tensorfile, "write_block", full)
+    with pytest.raises(GramianError, match=r"no space left.*index\.json\S* needs \d+ bytes"):
+        writer.finish()
+    with pytest.raises(GramianError, match=r"no space left.*work\.json needs"):
+        MomentSetWriter(tmp_path / "y", RECIPE)
+    assert list(tmp_path.iterdir()) == []

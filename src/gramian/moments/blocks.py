@@ -18,6 +18,7 @@ from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.part import Part
 from gramian.moments.parts import Parts
+from gramian.moments.tiles import is_finite
 
 
 class Blocks:
@@ -60,7 +61,7 @@ class Blocks:
     def thin(self, part: Part, fold: str) -> Tensor | None:
         """The raw sink rows (k, d) of a site; None without any."""
         rows = self.reader(part, fold)("sinks.thin")
-        if rows is not None and not bool(torch.isfinite(rows).all()):
+        if rows is not None and not is_finite(rows):
             raise GramianError(f"{self.where(part)}: '{fold}.sinks.thin' holds NaN or infinity")
         return rows
 

@@ -16,6 +16,7 @@ from gramian.moments.moments import Moments
 from gramian.moments.quartic import CrossQuartic, Quartic
 from gramian.moments.tiles import (
     from_unit,
+    is_finite,
     pack,
     packed_diagonal,
     to_unit,
@@ -179,7 +180,7 @@ class _Checked:
 
     def optional(self, name: str) -> Tensor | None:
         tensor = self.read(self.prefix + name)
-        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+        if tensor is not None and not is_finite(tensor):
             raise GramianError(f"{self.where}: '{self.prefix}{name}' holds NaN or infinity")
         return tensor
 
@@ -191,6 +192,6 @@ class _Checked:
 
 
 def _finite(tensor: Tensor, name: str) -> Tensor:
-    if not bool(torch.isfinite(tensor).all()):
+    if not is_finite(tensor):
         raise GramianError(f"moments to be stored hold NaN or infinity in {name!r}")
     return tensor.detach()

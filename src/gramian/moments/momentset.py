@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,16 +14,13 @@ from gramian.moments.accumulator import Pair
 from gramian.moments.blocks import Blocks
 from gramian.moments.description import description
 from gramian.moments.digests import Digests, from_tensor
-from gramian.moments.folds import FOLDS
 from gramian.moments.format import Index, read_index
 from gramian.moments.joint import JointMoments
+from gramian.moments.lookup import Folds, Lookup, folds_of
 from gramian.moments.moments import Moments
-from gramian.moments.part import Part
 from gramian.moments.parts import FolderParts, Parts
 from gramian.moments.recipe import Recipe
 
-Folds = str | Sequence[str]
-"""One fold, or several to be added."""
 _Sum = TypeVar("_Sum", Moments, JointMoments)
 
 
@@ -47,6 +43,7 @@ class MomentSet:
         self._index = index
         self._parts = parts
         self._by_key = {part.key: part for part in index.parts}
+        self._lookup = Lookup(index)
         self.blocks = Blocks(index, parts)
         """The stored blocks, for those who add sets or copy them."""
 
@@ -148,8 +145,8 @@ class MomentSet:
         Raises:
             GramianError: no such site (the closest names are given) or fold, or a damaged file.
         """
-        part = self._site(site)
-        folds = self._folds(part, fold)
+        part = self._lookup.site(site)
+        folds = folds_of(part, fold)
         return _total(m for name in folds for m in self.blocks.moments(part, name, sinks))
 
     def joint(
@@ -187,11 +184,11 @@ class MomentSet:
             joint = self._with_full_target(joint, x, fold, sinks)
             if not joint.y.is_diagonal:
                 return joint.swap().increment() if increment else joint.swap()
-        raise GramianError(self._no_pair(x, y))
+        raise GramianError(self._lookup.no_pair(x, y))
 
     def _joint(self, pair: Pair, fold: Folds, sinks: bool) -> JointMoments:
         part = self._by_key["pair", (pair.x, pair.y), pair.increment]
-        folds = self._folds(part, fold)
+        folds = folds_of(part, fold)
         return _total(j for name in folds for j in self.blocks.joint(part, name, sinks))
 
     def _with_full_target(
@@ -201,38 +198,6 @@ class MomentSet:
         if part is None or part.order == "diagonal" or not joint.y.is_diagonal:
             return joint
         return replace(joint, y=self.moments(y, fold, sinks))
-
-    def _site(self, site: str) -> Part:
-        part = self._by_key.get(("site", (site,), False))
-        if part is None:
-            close = difflib.get_close_matches(str(site), self.sites, n=3, cutoff=0.5)
-            shown = close or self.sites[:5]
-            more = "closest" if close else f"{len(self.sites)} sites, first"
-            raise GramianError(f"no site {site!r} in this set; {more}: {', '.join(shown)}")
-        return part
-
-    def _folds(self, part: Part, fold: Folds) -> tuple[str, ...]:
-        names = (fold,) if isinstance(fold, str) else tuple(fold)
-        if not names or len(set(names)) != len(names):
-            raise GramianError(f"fold is {fold!r}, expected one fold, or several once each")
-        for name in names:
-            if name not in FOLDS:
-                raise GramianError(f"fold is {name!r}, expected one of {', '.join(FOLDS)}")
-            if name not in part.counts:
-                raise GramianError(
-                    f"the {part.title} has nothing in the fold {name!r}, only in "
-                    f"{', '.join(part.counts)}; collect more documents"
-                )
-        return names
-
-    def _no_pair(self, x: str, y: str) -> str:
-        self._site(x)
-        partners = [str(pair) for pair in self.pairs if pair.x == x]
-        have = f"stored with {x!r}: {', '.join(partners)}" if partners else f"none with {x!r}"
-        return (
-            f"the pair {x} -> {y} is not in this set ({have}); collect it by naming a job that "
-            f"needs it with --for, or add the need (site {x!r}, partner {y!r})"
-        )
 
     def has(self, pair: Pair) -> bool:
         """Whether this very pair is stored."""
@@ -249,11 +214,11 @@ class MomentSet:
         """
         part = self._by_key.get(("reservoir", (site,), False))
         if part is None:
-            self._site(site)
+            self._lookup.site(site)
             raise GramianError(
                 f"no raw rows of {site!r} were kept; collect with a reservoir to have them"
             )
-        (name,) = self._folds(part, (fold,))
+        (name,) = folds_of(part, (fold,))
         keys, rows, _ = self.blocks.reservoir(part, name)
         return keys, rows
 

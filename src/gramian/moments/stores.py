@@ -151,10 +151,10 @@ class FolderStore:
 
     def finish(self, index: Index) -> Parts:
         self._check_target()
-        write_index(self.work, index)
         old = self.target.with_name(f"{self.target.name}.replaced-{os.getpid()}")
         replaces = self.target.exists()
         try:
+            write_index(self.work, index)
             if replaces:
                 os.rename(self.target, old)
             try:
@@ -164,7 +164,9 @@ class FolderStore:
                     os.rename(old, self.target)
                 raise
         except OSError as error:
-            raise GramianError(f"cannot rename {self.work} to {self.target}: {error}") from error
+            raise GramianError(
+                f"cannot complete {self.target} from {self.work}: {error}"
+            ) from error
         sync_folder(self.target.parent)
         if replaces:
             shutil.rmtree(old, ignore_errors=True)

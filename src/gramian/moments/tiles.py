@@ -9,6 +9,8 @@ it moves in whole blocks.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 
 import torch
@@ -17,6 +19,14 @@ from torch import Tensor
 from gramian.errors import GramianError
 
 TILE = 512
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no number in the tensor is NaN or infinite, in one pass without a copy."""
+    if tensor.numel() == 0 or not tensor.is_floating_point():
+        return True
+    low, high = torch.aminmax(tensor)  # NaN passes through both
+    return math.isfinite(float(low)) and math.isfinite(float(high))
 
 
 def packed_size(d: int) -> int:
@@ -34,6 +44,21 @@ def _tiles(d: int) -> Iterator[tuple[slice, slice, int, int]]:
             columns = slice(left, left + (height if left == top else TILE))
             yield slice(top, top + height), columns, start, start + size
             start += size
+
+
+@functools.lru_cache(maxsize=4)
+def _lower(size: int) -> Tensor:
+    """Places, in a tile, of its lower triangle row by row."""
+    pairs = torch.tril_indices(size, size)
+    return pairs[0] * size + pairs[1]
+
+
+@functools.lru_cache(maxsize=4)
+def _mirrored(size: int) -> Tensor:
+    """Place, in a lower triangle row by row, of each entry of a symmetric tile."""
+    i, j = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
+    low, high = torch.minimum(i, j), torch.maximum(i, j)
+    return high * (high + 1) // 2 + low
 
 
 def pack(matrix: Tensor) -> Tensor:
@@ -55,8 +80,8 @@ def pack(matrix: Tensor) -> Tensor:
     for rows, columns, start, stop in _tiles(d):
         tile = matrix[rows, columns]
         if rows == columns:
-            i, j = torch.tril_indices(*tile.shape, device=matrix.device)
-            packed[start:stop] = tile[i, j]
+            places = _lower(len(tile)).to(tile.device)
+            packed[start:stop] = tile.reshape(-1).index_select(0, places)
         else:
             packed[start:stop].view(tile.shape).copy_(tile)
     return packed
@@ -83,11 +108,9 @@ def unpack(packed: Tensor, d: int) -> Tensor:
     matrix = packed.new_empty((d, d))
     for rows, columns, start, stop in _tiles(d):
         if rows == columns:
-            size = rows.stop - rows.start
-            i, j = torch.tril_indices(size, size, device=packed.device)
-            tile = matrix[rows, columns]
-            tile[i, j] = packed[start:stop]
-            tile[j, i] = packed[start:stop]
+            places = _mirrored(rows.stop - rows.start).to(packed.device)
+            tile = packed[start:stop].index_select(0, places.view(-1))
+            matrix[rows, columns] = tile.view(places.shape)
         else:
             tile = packed[start:stop].view(rows.stop - rows.start, TILE)
             matrix[rows, columns] = tile
@@ -126,7 +149,7 @@ def to_unit(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
         GramianError: an entry does not fit float32: the scales are of another matrix.
     """
     scaled = (matrix / left[:, None] / right[None, :]).to(torch.float32)
-    if not torch.isfinite(scaled).all():
+    if not is_finite(scaled):
         raise GramianError(
             "a scatter holds a number that is not finite, or far above what its diagonal allows, "
             "and cannot be stored as float32; use storage='float64' after finding out why"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
@@ -23,6 +22,7 @@ from gramian.moments.part import Part, check_layout
 from gramian.moments.recipe import Recipe
 from gramian.moments.stores import FolderStore, MemoryStore, Store
 from gramian.moments.tensorfile import TensorSpec
+from gramian.moments.tiles import is_finite
 
 Key = tuple[str, tuple[str, ...], bool]
 
@@ -69,8 +69,12 @@ class MomentSetWriter:
         if path is not None:
             work = None if folder is None else Path(folder)
             store = FolderStore(Path(path), work, keep, force)
-            self._parts = {part.key: part for part in store.adopt(recipe, storage)}
             self._store = store
+            try:
+                self._parts = {part.key: part for part in store.adopt(recipe, storage)}
+            except BaseException:
+                self.abort()
+                raise
 
     def __enter__(self) -> MomentSetWriter:
         return self
@@ -118,7 +122,7 @@ class MomentSetWriter:
         if dense is not None:
             tensors |= encode_moments(dense, "sinks.", self.storage)
         if thin is not None and len(thin):
-            if thin.ndim != 2 or thin.shape[1] != rows.d or not bool(torch.isfinite(thin).all()):
+            if thin.ndim != 2 or thin.shape[1] != rows.d or not is_finite(thin):
                 raise GramianError(
                     f"thin sink rows of {site!r} are {tuple(thin.shape)}, expected finite rows "
                     f"(k, {rows.d})"

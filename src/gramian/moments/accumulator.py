@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
+from gramian.moments.batch import Batch, Source, check_finite, dot, pilot, stage
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments, NonFiniteRows, check_order, float64_weight
-from gramian.moments.products import Scratch, add_cross, add_gram, as_rows, full_precision
+from gramian.moments.products import (
+    Scratch,
+    add_cross,
+    add_gram,
+    as_rows,
+    combine,
+    full_precision,
+)
 from gramian.moments.sums import TOLERATED, PairSums, StreamSums
 
 BLOCK = 4096
 """Rows in one product; more rows in one batch are taken in blocks of this many."""
 
+_INCREMENT = " - "
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -31,17 +40,6 @@ class Pair(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.x} -> {self.y} - {self.x}" if self.increment else f"{self.x} -> {self.y}"
-
-
-class _Batch(NamedTuple):
-    """Rows of one stream about its shift, ready for products."""
-
-    rows: Tensor
-    """``sqrt(w) u``, (n, d) contiguous."""
-    norms: Tensor
-    """``|u|^2``, (n,)."""
-    total: Tensor
-    """``sum w u``, (d,) float64."""
 
 
 class Accumulator:
@@ -78,6 +76,7 @@ class Accumulator:
         self._check_names()
         self.count = 0.0
         self.count2 = 0.0
+        self._dtype = _DTYPES[precision]
         self._scratch = Scratch()
         with torch.inference_mode(False):
             self._streams = {
@@ -156,97 +155,85 @@ class Accumulator:
     def _check_finite(self, batch: Mapping[str, Tensor], index: Tensor | None) -> None:
         for site, x in batch.items():
             for start in range(0, len(x), BLOCK):
-                block = x[start : start + BLOCK].to(_DTYPES[self.precision])
+                block = x[start : start + BLOCK].to(self._dtype)
                 bad = ~torch.isfinite(torch.linalg.vector_norm(block, dim=1))
                 if bool(bad.any()):
                     row = start + int(bad.nonzero()[0])
                     raise NonFiniteRows(site, row if index is None else int(index[row]))
 
     def _add(self, rows: Mapping[str, Tensor], weight: Tensor | None) -> None:
-        dtype = _DTYPES[self.precision]
-        root = None if weight is None else weight.sqrt().to(dtype).to(self.device)
-        count = float(len(next(iter(rows.values())))) if weight is None else float(weight.sum())
-        placed: dict[str, _Batch] = {}
-        for site, x in rows.items():
-            placed[site] = self._place(site, _plain(x), tuple(x.shape), site, count, root)
+        n = float(len(next(iter(rows.values()))))
+        count, count2 = (n, n) if weight is None else (float(weight.sum()), float(weight @ weight))
+        root = None if weight is None else weight.sqrt().to(self._dtype).to(self.device)
+        placed = {
+            site: self._place(site, Source(x, squares=self._streams[site].is_diagonal), count, root)
+            for site, x in rows.items()
+        }
+        # Norms whose combination with the rows of a site is wanted, and where it is added.
+        wanted: dict[str, list[tuple[Tensor, Tensor]]] = {site: [] for site in rows}
         for pair, sums in self._pairs.items():
-            x, y = placed[pair.x], placed[pair.y]
+            x = placed[pair.x]
             if pair.increment:
-                fill = _difference(rows[pair.y], rows[pair.x])
-                y = self._place(str(pair), fill, tuple(x.rows.shape), "increment", count, root)
-                self._add_stream(self._streams[str(pair)], y, root)
+                source = Source(rows[pair.x], rows[pair.y], squares=True)
+                y = self._place(str(pair), source, count, root)
+                sums.xy += combine(x.norms[None], y.rows)[0]
+                self._add_stream(self._streams[str(pair)], y)
+            else:
+                y = placed[pair.y]
+                wanted[pair.y].append((x.norms, sums.xy))
+            wanted[pair.x].append((y.norms, sums.yx))
+            sums.product += dot(x.norms, y.norms)
             add_cross(sums.cross, x.rows, y.rows, self._scratch)
-            sums.xy += y.rows.T @ _times(x.norms, root)
-            sums.yx += x.rows.T @ _times(y.norms, root)
-            sums.product += _dot(x.norms, y.norms, root)
-        for site, part in placed.items():
-            self._add_stream(self._streams[site], part, root)
+        for site, batch in placed.items():
+            stream = self._streams[site]
+            if not stream.is_diagonal:
+                wanted[site].append((batch.norms, stream.vector))
+            if wanted[site]:
+                norms = torch.stack([norms for norms, _ in wanted[site]])
+                for (_, total), added in zip(wanted[site], combine(norms, batch.rows), strict=True):
+                    total += added
+            self._add_stream(stream, batch)
         self.count += count
-        self.count2 += count if weight is None else float(weight @ weight)
+        self.count2 += count2
         for name, stream in self._streams.items():
             offset, deviation = stream.spread(self.count)
             if offset > TOLERATED * deviation:
                 self._move(name, stream.shift + stream.total / self.count)
 
-    def _place(
-        self,
-        name: str,
-        fill: Callable[[Tensor, Tensor], None],
-        shape: tuple[int, ...],
-        buffer: str,
-        count: float,
-        root: Tensor | None,
-    ) -> _Batch:
+    def _place(self, name: str, source: Source, count: float, root: Tensor | None) -> Batch:
         """Rows of a stream about its shift, which is chosen first or moved when it is far off."""
-        dtype, stream = _DTYPES[self.precision], self._streams[name]
-        rows = self._scratch.rows(buffer, shape[0], shape[1], dtype, self.device)
+        stream, buffer = self._streams[name], name if source.y is None else _INCREMENT
+
+        def staged(source: Source) -> Batch:
+            batch = stage(source, stream.shift, root, self._scratch, buffer, self._dtype)
+            return check_finite(batch, name)
+
         if self.count == 0:
-            fill(rows, stream.shift.to(dtype))
-            mean = stream.shift + rows.sum(0, dtype=torch.float64) / len(rows)
-            if bool(torch.isfinite(mean).all()):
-                stream.shift.copy_(mean.to(dtype))
-        batch = self._measured(name, fill, rows, root)
-        if self.count > 0 and len(rows) > 1:
+            first = staged(source._replace(squares=True))
+            assert first.squares is not None
+            stream.shift.copy_(stream.shift + pilot(first, count, first.squares))
+        batch = staged(source)
+        if self.count > 0 and len(batch.rows) > 1:
             offset = float(batch.total @ batch.total) / count**2
-            deviation = float(_times(_times(batch.norms, root), root).sum()) / count - offset
+            weighted = batch.norms if root is None else batch.norms * root
+            deviation = float(weighted.sum()) / count - offset
             if offset > TOLERATED * max(deviation, stream.spread(self.count)[1], 0.0):
                 self._move(name, stream.shift + batch.total / count)
-                batch = self._measured(name, fill, rows, root)
+                batch = staged(source)
         return batch
 
-    def _measured(
-        self,
-        name: str,
-        fill: Callable[[Tensor, Tensor], None],
-        rows: Tensor,
-        root: Tensor | None,
-    ) -> _Batch:
-        fill(rows, self._streams[name].shift.to(rows.dtype))
-        norms = torch.linalg.vector_norm(rows, dim=1).square_()
-        if not bool(torch.isfinite(norms).all()):
-            row = int((~torch.isfinite(norms)).nonzero()[0])
-            held = bool(torch.isfinite(rows[row]).all())
-            raise NonFiniteRows(name, row, f"is too large for {self.precision}" if held else None)
-        if root is None:
-            return _Batch(rows, norms, rows.sum(0).to(torch.float64))
-        rows.mul_(root[:, None])
-        return _Batch(rows, norms, (rows.T @ root).to(torch.float64))
-
-    def _add_stream(self, stream: StreamSums, batch: _Batch, root: Tensor | None) -> None:
+    def _add_stream(self, stream: StreamSums, batch: Batch) -> None:
         stream.total += batch.total
-        stream.square += _dot(batch.norms, batch.norms, root)
-        if not stream.is_diagonal:
-            stream.vector += batch.rows.T @ _times(batch.norms, root)
+        stream.square += dot(batch.norms, batch.norms)
+        if batch.squares is not None:
+            stream.second += batch.squares
+        else:
             add_gram(stream.second, batch.rows, self._scratch)
-            return
-        n, d = batch.rows.shape
-        squares = self._scratch.rows("squares", n, d, batch.rows.dtype, self.device)
-        stream.second += torch.mul(batch.rows, batch.rows, out=squares).sum(0)
 
     def _move(self, name: str, mean: Tensor) -> None:
         """Move the sums of a stream, and of every pair it is in, to a shift near ``mean``."""
         stream = self._streams[name]
-        shift = mean.to(_DTYPES[self.precision]).to(torch.float64)
+        shift = mean.to(self._dtype).to(torch.float64)
         delta = shift - stream.shift
         if not bool(delta.any()):
             return
@@ -343,30 +330,3 @@ class Accumulator:
         result.count += right.count
         result.count2 += right.count2
         return result
-
-
-def _plain(x: Tensor) -> Callable[[Tensor, Tensor], None]:
-    def fill(rows: Tensor, shift: Tensor) -> None:
-        torch.sub(x, shift, out=rows)
-
-    return fill
-
-
-def _difference(y: Tensor, x: Tensor) -> Callable[[Tensor, Tensor], None]:
-    def fill(rows: Tensor, shift: Tensor) -> None:
-        if torch.promote_types(torch.promote_types(y.dtype, x.dtype), rows.dtype) == rows.dtype:
-            rows.copy_(y).sub_(x)
-        else:
-            torch.sub(y, x, out=rows)
-        rows.sub_(shift)
-
-    return fill
-
-
-def _times(values: Tensor, root: Tensor | None) -> Tensor:
-    return values if root is None else values * root
-
-
-def _dot(a: Tensor, b: Tensor, root: Tensor | None) -> Tensor:
-    """``sum w a b`` in float64."""
-    return _times(a, root).to(torch.float64) @ _times(b, root).to(torch.float64)

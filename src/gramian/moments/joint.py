@@ -57,13 +57,14 @@ class JointMoments:
         y: Any,
         weight: Any = None,
         *,
+        source: str = "full",
         target: str = "full",
         quartic: bool = True,
     ) -> JointMoments:
         """Joint moments of paired rows (n, dx) and (n, dy), computed in float64.
 
-        weight : (n,) not negative, optional. target : order of the moments of ``y``,
-        ``"full"`` or ``"diagonal"``.
+        weight : (n,) not negative, optional. source, target : orders of the moments of ``x`` and
+        of ``y``, ``"full"`` or ``"diagonal"``.
 
         Raises
         ------
@@ -79,7 +80,7 @@ class JointMoments:
         scaled = norm_x if w is None else norm_x * w
         sums = CrossQuartic(scaled @ v, norm_y @ weighted, float(scaled @ norm_y))
         return cls(
-            Moments.from_rows(rows_x, w, quartic=quartic),
+            Moments.from_rows(rows_x, w, order=source, quartic=quartic),
             Moments.from_rows(rows_y, w, order=target, quartic=quartic),
             weighted.T @ v,
             sums if quartic else None,

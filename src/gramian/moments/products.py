@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.linalg import blas
 from torch import Tensor
 
-_SYRK: dict[torch.dtype, Any] = {torch.float32: blas.ssyrk, torch.float64: blas.dsyrk}
+
+class _Routines(NamedTuple):
+    syrk: Any
+    gemm: Any
+    gemv: Any
+
+
+_BLAS = {
+    torch.float32: _Routines(blas.ssyrk, blas.sgemm, blas.sgemv),
+    torch.float64: _Routines(blas.dsyrk, blas.dgemm, blas.dgemv),
+}
 
 
 @contextmanager
@@ -54,6 +64,20 @@ class Scratch:
         return sum(held.numel() * held.element_size() for held in self._buffers.values())
 
 
+# On CPU everything goes through one BLAS and single-threaded NumPy loops: waking the thread pool of
+# torch between products makes two pools fight for the same cores, which costs a third of the rate.
+# A row-major (n, d) array is a column-major (d, n) one, so BLAS reads rows without a copy, and a
+# row-major result is the transpose of the column-major one it writes.
+
+
+def add_into(total: Tensor, product: Tensor) -> None:
+    """Add a float32 or float64 product into a float64 sum, in place."""
+    if total.device.type != "cpu":
+        total.add_(product)
+        return
+    np.add(total.numpy(), product.numpy(), out=total.numpy())
+
+
 def add_gram(total: Tensor, rows: Tensor, scratch: Scratch) -> None:
     """Add ``rows^T rows`` into the lower triangle of ``total``; the upper one is unspecified.
 
@@ -64,24 +88,39 @@ def add_gram(total: Tensor, rows: Tensor, scratch: Scratch) -> None:
         product = scratch.product(d, d, rows.dtype, rows.device)
         total.add_(torch.mm(rows.T, rows, out=product))
         return
-    # A row-major (n, d) array is a column-major (d, n) one, so BLAS reads it without a copy; its
-    # upper triangle in column-major order is the lower triangle of the row-major result.
-    syrk, view = _SYRK[rows.dtype], rows.numpy().T
+    syrk, view = _BLAS[rows.dtype].syrk, rows.numpy().T
     if rows.dtype == torch.float64:
         syrk(1.0, view, beta=1.0, c=total.numpy().T, overwrite_c=1)
         return
     product = scratch.product(d, d, rows.dtype, rows.device)
     syrk(1.0, view, beta=0.0, c=product.numpy().T, overwrite_c=1)
-    total.add_(product)
+    add_into(total, product)
 
 
 def add_cross(total: Tensor, left: Tensor, right: Tensor, scratch: Scratch) -> None:
     """Add ``left^T right`` into ``total`` (dx, dy) float64; rows (n, dx) and (n, dy) contiguous."""
-    if left.dtype == torch.float64:
-        total.addmm_(left.T, right)
-        return
     product = scratch.product(left.shape[1], right.shape[1], left.dtype, left.device)
-    total.add_(torch.mm(left.T, right, out=product))
+    if left.device.type != "cpu":
+        total.add_(torch.mm(left.T, right, out=product))
+        return
+    gemm, views = _BLAS[left.dtype].gemm, (right.numpy().T, left.numpy().T)
+    if left.dtype == torch.float64:
+        gemm(1.0, *views, trans_b=1, beta=1.0, c=total.numpy().T, overwrite_c=1)
+        return
+    gemm(1.0, *views, trans_b=1, beta=0.0, c=product.numpy().T, overwrite_c=1)
+    add_into(total, product)
+
+
+def combine(coefficients: Tensor, rows: Tensor) -> Tensor:
+    """``coefficients @ rows`` in float64: (k, n) and (n, d), both contiguous, to (k, d)."""
+    if rows.device.type != "cpu":
+        return torch.mm(coefficients, rows).to(torch.float64)
+    routines, view = _BLAS[rows.dtype], rows.numpy().T
+    if len(coefficients) <= 4:
+        product = np.stack([routines.gemv(1.0, view, c) for c in coefficients.numpy()])
+    else:
+        product = routines.gemm(1.0, view, coefficients.numpy().T).T
+    return torch.from_numpy(product.astype(np.float64))
 
 
 def symmetric(lower: Tensor) -> Tensor:

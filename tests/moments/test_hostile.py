@@ -69,7 +69,14 @@ HOSTILE: dict[str, tuple[Callable[[Index], object], str]] = {
     "unknown fold": (lambda i: i.update(folds=["train", "test"]), "folds .*expected some of"),
     "negative count": (lambda i: i["counts"]["train"].update(rows=-3), "'rows' is -3, expected"),
     "negative rows": (lambda i: part(i)["counts"]["train"].update(rows=-3), "'rows' is -3"),
-    "other rows": (lambda i: part(i)["counts"]["train"].update(rows=41), "the index says 41"),
+    "other rows": (
+        lambda i: part(i)["counts"]["train"].update(rows=41),
+        "the fold 'train' has 41 rows of '0.resid_pre' and 40 of the pair",
+    ),
+    "other sinks": (
+        lambda i: part(i)["counts"]["train"].update(sinks=9),
+        "the fold 'train' holds 8 sinks, the index says 9",
+    ),
     "count as text": (lambda i: i["counts"]["train"].update(tokens="9"), "'tokens' is '9'"),
     "size": (lambda i: part(i).update(bytes=10**15), "the index says 1000000000000000"),
     "hash": (lambda i: part(i).update(sha256="0" * 63), "not 64 hexadecimal digits"),
@@ -87,7 +94,7 @@ def test_hostile_index(folder: Path, name: str) -> None:
     change, message = HOSTILE[name]
     rewrite(folder, change)
     with pytest.raises(GramianError, match=message) as caught:
-        MomentSet.open(folder).moments("0.resid_pre")
+        MomentSet.open(folder).moments("0.resid_pre", sinks=True)
     assert str(folder) in str(caught.value)
 
 

@@ -12,13 +12,13 @@ from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, ma
 from gramian.errors import GramianError
 from gramian.moments import merge
 from gramian.moments.accumulator import Accumulator
-from gramian.moments.digests import row_rank
 from gramian.moments.folds import FOLDS, Shares
 from gramian.moments.joint import JointMoments
 from gramian.moments.merge import add_moments
 from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.recipe import RowRule
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.writer import MomentSetWriter
 
 PARTS = [make_data(seed, n) for seed, n in ((1, 30), (2, 45), (3, 20))]
@@ -155,10 +155,11 @@ def test_reservoirs_keep_the_lowest_ranks() -> None:
     keys = [(PARTS[0].documents["train"][i % 2], i) for i in range(12)]
 
     def part(*chosen: int) -> MomentSet:
-        order = sorted(chosen, key=lambda i: row_rank(*keys[i]))[:4]
+        kept = Reservoir(4, 6)
+        kept.update([keys[i] for i in chosen], rows[list(chosen)])
         with MomentSetWriter(None, RECIPE) as writer:
             writer.put_site("a", "train", Moments.from_rows(rows[list(chosen)]))
-            writer.put_reservoir("a", "train", [keys[i] for i in order], rows[order], 4)
+            writer.put_reservoir("a", "train", kept)
             return writer.finish()
 
     added = add_moments([part(0, 2, 4, 6, 8, 10), part(1, 3, 5, 7, 9, 11)], None)

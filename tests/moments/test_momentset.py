@@ -15,6 +15,7 @@ from gramian.moments.folds import FOLDS
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.writer import MomentSetWriter
 
 DATA = make_data(0)
@@ -151,12 +152,15 @@ def test_reservoir(tmp_path: Path) -> None:
     with MomentSetWriter(tmp_path / "x.moments", RECIPE) as writer:
         writer.put_site("a", "train", Moments.from_rows(rows))
         writer.put_site("b", "train", Moments.from_rows(rows))
-        writer.put_reservoir("a", "train", keys, rows[:5].to(torch.float32), capacity=8)
+        kept = Reservoir(4, 6)
+        kept.update(keys, rows[:5])
+        writer.put_reservoir("a", "train", kept)
         writer.finish()
     stored = MomentSet.open(tmp_path / "x.moments")
     found, values = stored.reservoir("a", "train")
-    assert found == keys
-    assert torch.equal(values, rows[:5].to(torch.float32))
+    assert found == kept.keys
+    assert len(found) == 4
+    assert torch.equal(values, kept.rows)
     with pytest.raises(GramianError, match="no raw rows of 'b'"):
         stored.reservoir("b", "train")
 

@@ -18,6 +18,7 @@ from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.part import Part
 from gramian.moments.parts import Parts
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.tiles import is_finite
 
 
@@ -47,15 +48,18 @@ class Blocks:
         moments = decode_moments(
             read, f"{block}.", part.dims[0], full, self.where(part), diagonal=diagonal
         )
-        if moments is not None and block == "rows":
-            self._check_count(part, fold, moments.count)
+        if moments is not None:
+            thin = part.tensors.get(f"{fold}.sinks.thin")
+            held = thin.shape[0] if thin is not None and block == "sinks" else 0
+            self._check_count(part, fold, block, moments.count + held)
         return moments
 
-    def _check_count(self, part: Part, fold: str, count: float) -> None:
-        if count != part.counts[fold][0]:
+    def _check_count(self, part: Part, fold: str, block: str, count: float) -> None:
+        listed = part.counts[fold][block == "sinks"]
+        if count != listed:
             raise GramianError(
-                f"{self.where(part)}: the fold {fold!r} holds {count:g} rows, the index says "
-                f"{part.counts[fold][0]:g}"
+                f"{self.where(part)}: the fold {fold!r} holds {count:g} {block}, the index says "
+                f"{listed:g}"
             )
 
     def thin(self, part: Part, fold: str) -> Tensor | None:
@@ -65,8 +69,8 @@ class Blocks:
             raise GramianError(f"{self.where(part)}: '{fold}.sinks.thin' holds NaN or infinity")
         return rows
 
-    def reservoir(self, part: Part, fold: str) -> tuple[list[tuple[str, int]], Tensor, int]:
-        """Keys (document digest, character offset), rows (k, d), and how many rows may be held."""
+    def reservoir(self, part: Part, fold: str) -> Reservoir:
+        """The raw rows kept of a site."""
         return decode_reservoir(self.reader(part, fold), self.where(part))
 
     def moments(self, part: Part, fold: str, sinks: bool) -> Iterator[Moments]:
@@ -98,8 +102,8 @@ class Blocks:
             return None
         read = self.reader(part, fold)
         joint = decode_joint(read, f"{block}.", x, part.dims[1], self.where(part))
-        if joint is not None and block == "rows":
-            self._check_count(part, fold, joint.y.count)
+        if joint is not None:
+            self._check_count(part, fold, block, joint.y.count)
         return joint
 
     def thin_joint(self, part: Part, fold: str) -> JointMoments | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from gramian.errors import GramianError
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.quartic import CrossQuartic, Quartic
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.tiles import (
     from_unit,
     is_finite,
@@ -26,9 +27,6 @@ from gramian.moments.tiles import (
 
 Read = Callable[[str], Tensor | None]
 """The tensor of a name inside one fold of one part, or None where it is not stored."""
-
-Keys = Sequence[tuple[str, int]]
-"""Document digest and character offset of each raw row."""
 
 
 def file_name(kind: str, names: tuple[str, ...], increment: bool) -> str:
@@ -81,31 +79,35 @@ def encode_joint(joint: JointMoments, prefix: str, storage: str) -> dict[str, Te
     return encoded | encode_moments(joint.y.diagonal(), f"{prefix}y.", storage)
 
 
-def encode_reservoir(keys: Keys, rows: Tensor, capacity: int) -> dict[str, Tensor]:
+def encode_reservoir(reservoir: Reservoir) -> dict[str, Tensor]:
     """The tensors of a reservoir: rows, document digests, character offsets, capacity."""
-    if rows.ndim != 2 or len(keys) != len(rows):
-        raise GramianError(f"{len(keys)} keys for reservoir rows {tuple(rows.shape)}")
-    digests = torch.empty(len(keys), 32, dtype=torch.uint8)
-    for row, (digest, _) in zip(digests, keys, strict=True):
+    digests = torch.empty(len(reservoir), 32, dtype=torch.uint8)
+    for row, (digest, _) in zip(digests, reservoir.keys, strict=True):
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             raise GramianError(f"reservoir key {digest!r} is not a hexadecimal SHA-256")
         row.copy_(torch.frombuffer(bytearray.fromhex(digest), dtype=torch.uint8))
     return {
-        "rows": _finite(rows, "rows"),
+        "rows": _finite(reservoir.rows, "rows"),
         "digests": digests,
-        "offsets": torch.tensor([offset for _, offset in keys], dtype=torch.int64),
-        "capacity": torch.tensor([capacity], dtype=torch.int64),
+        "offsets": torch.tensor([offset for _, offset in reservoir.keys], dtype=torch.int64),
+        "capacity": torch.tensor([reservoir.k], dtype=torch.int64),
     }
 
 
-def decode_reservoir(read: Read, where: str) -> tuple[list[tuple[str, int]], Tensor, int]:
-    """Keys, rows and capacity of a reservoir."""
+def decode_reservoir(read: Read, where: str) -> Reservoir:
+    """The reservoir back from its tensors."""
     checked = _Checked(read, "", where)
     rows, digests, offsets = checked("rows"), checked("digests"), checked("offsets")
-    if not len(rows) == len(digests) == len(offsets):
-        raise GramianError(f"{where}: {len(rows)} rows, {len(digests)} documents")
+    capacity = int(checked("capacity"))
+    if not len(rows) == len(digests) == len(offsets) <= max(capacity, 1) or capacity < 1:
+        raise GramianError(
+            f"{where}: {len(rows)} rows, {len(digests)} documents and {len(offsets)} offsets in a "
+            f"reservoir of {capacity}"
+        )
+    reservoir = Reservoir(capacity, rows.shape[1], dtype=rows.dtype)
     names = [bytes(digest.numpy()).hex() for digest in digests]
-    return list(zip(names, offsets.tolist(), strict=True)), rows, int(checked("capacity"))
+    reservoir.update(list(zip(names, offsets.tolist(), strict=True)), rows)
+    return reservoir
 
 
 def decode_moments(

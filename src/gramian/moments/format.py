@@ -136,6 +136,14 @@ class Index:
             lacking = sorted(set(part.counts) - set(sites[x].counts))
             if lacking:
                 raise GramianError(f"{where}: the fold {lacking[0]!r} of {x} -> {y} lacks its site")
+            for fold, name in ((fold, name) for fold in part.counts for name in part.names):
+                rows = part.counts[fold][0]
+                there = sites[name].counts.get(fold) if name in sites else None
+                if there is not None and abs(rows - there[0]) > 1e-9 * max(rows, 1.0):
+                    raise GramianError(
+                        f"{where}: the fold {fold!r} has {there[0]:g} rows of {name!r} and "
+                        f"{rows:g} of the pair {x} -> {y}, expected the same rows"
+                    )
             for name, d in zip(part.names, part.dims, strict=True):
                 if name in sites and sites[name].dims != (d,):
                     raise GramianError(

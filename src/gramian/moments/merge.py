@@ -12,13 +12,14 @@ from torch import Tensor
 from gramian.errors import GramianError
 from gramian.moments.accumulator import Pair
 from gramian.moments.blocks import joint_of_thin
-from gramian.moments.digests import row_rank, union
+from gramian.moments.digests import union
 from gramian.moments.folds import FOLDS
 from gramian.moments.format import COUNTS
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.part import Part
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.writer import MomentSetWriter
 
 THIN_LIMIT = 512
@@ -177,12 +178,10 @@ def _add_reservoir(
     writer: MomentSetWriter, part: Part, fold: str, sources: Sequence[Source]
 ) -> None:
     held = [s.blocks.reservoir(mine, fold) for s, mine in sources]
-    capacity = max(most for _, _, most in held)
-    rows = torch.cat([values for _, values, _ in held])
-    keys = [key for some, _, _ in held for key in some]
-    order = sorted(range(len(keys)), key=lambda i: row_rank(*keys[i]))[:capacity]
-    kept = [keys[i] for i in order]
-    writer.put_reservoir(part.names[0], fold, kept, rows[order], capacity)
+    total = Reservoir(max(some.k for some in held), held[0].width, dtype=held[0].rows.dtype)
+    for some in held:
+        total.update(some.keys, some.rows)
+    writer.put_reservoir(part.names[0], fold, total)
 
 
 def _nothing(writer: MomentSetWriter, part: Part, fold: str, sources: Sequence[Source]) -> None:

@@ -219,8 +219,8 @@ class MomentSet:
                 f"no raw rows of {site!r} were kept; collect with a reservoir to have them"
             )
         (name,) = folds_of(part, (fold,))
-        keys, rows, _ = self.blocks.reservoir(part, name)
-        return keys, rows
+        reservoir = self.blocks.reservoir(part, name)
+        return reservoir.keys, reservoir.rows
 
     def document_digests(self, fold: str) -> Digests:
         """The first 16 bytes of the SHA-256 of each document of a fold, sorted."""

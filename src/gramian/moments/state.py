@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 from torch import Tensor
@@ -66,7 +67,7 @@ def save_state(
         raise GramianError(f"cannot save the state in {folder}: {error}") from error
 
 
-def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, object]] | None:
+def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The last whole generation that :func:`save_state` wrote, or None when there is none.
 
     Raises:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.moments.accumulator import Pair
-from gramian.moments.codec import Keys, encode_joint, encode_moments, encode_reservoir, file_name
+from gramian.moments.codec import encode_joint, encode_moments, encode_reservoir, file_name
 from gramian.moments.digests import summary, to_digests, to_tensor, union
 from gramian.moments.folds import FOLDS
 from gramian.moments.format import STORAGES, Index, gramian_version, total_counts
@@ -20,6 +20,7 @@ from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.part import Part, check_layout
 from gramian.moments.recipe import Recipe
+from gramian.moments.reservoir import Reservoir
 from gramian.moments.stores import FolderStore, MemoryStore, Store
 from gramian.moments.tensorfile import TensorSpec
 from gramian.moments.tiles import is_finite
@@ -156,21 +157,16 @@ class MomentSetWriter:
         key = ("pair", (pair.x, pair.y), pair.increment)
         self._put(key, (rows.x.d, rows.y.d), "diagonal", fold, counts, tensors)
 
-    def put_reservoir(
-        self, site: str, fold: str, keys: Keys, rows: Tensor, capacity: int | None = None
-    ) -> None:
-        """Write the raw rows kept of a site.
+    def put_reservoir(self, site: str, fold: str, reservoir: Reservoir) -> None:
+        """Write the raw rows kept of one fold of a site.
 
-        Args:
-            site: its name.
-            fold: ``"train"``, ``"select"`` or ``"report"``.
-            keys: document digest (SHA-256, hexadecimal) and character offset of each row.
-            rows: (k, d), in the order of the keys.
-            capacity: how many rows the reservoir may hold; by default as many as it does.
+        Raises:
+            GramianError: a key that is no SHA-256, rows that are not finite, or a disk without
+                space.
         """
-        tensors = encode_reservoir(keys, rows, max(capacity or 0, len(keys)))
         key = ("reservoir", (site,), False)
-        self._put(key, (rows.shape[1],), "full", fold, (float(len(rows)), 0.0), tensors)
+        counts = (float(len(reservoir)), 0.0)
+        self._put(key, (reservoir.width,), "full", fold, counts, encode_reservoir(reservoir))
 
     def _put(
         self,

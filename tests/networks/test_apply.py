@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 from pathlib import Path
 
@@ -235,7 +236,7 @@ def test_an_existing_target_is_kept_unless_forced(checkpoint, tmp_path):
 def test_a_wrong_network_is_never_kept(checkpoint, tmp_path, monkeypatch):
     """Damage a tensor on the way to disk: the certificate fails and nothing appears."""
     source = checkpoint()
-    import gramian.networks.apply as module
+    module = importlib.import_module("gramian.networks.apply")
 
     real = module.write_model
 
@@ -251,7 +252,7 @@ def test_a_wrong_network_is_never_kept(checkpoint, tmp_path, monkeypatch):
 
 def test_a_full_disk_leaves_nothing(checkpoint, tmp_path, monkeypatch):
     source = checkpoint()
-    import gramian.networks.apply as module
+    module = importlib.import_module("gramian.networks.apply")
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -99,7 +99,7 @@ def test_unknown_model_class_lists_the_known_ones(tmp_path):
 
     BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2).save_pretrained(tmp_path)
     with pytest.raises(GramianError, match=r"'bert'.*no blueprint.*gpt2"):
-        open_checkpoint(tmp_path)
+        _ = open_checkpoint(tmp_path).blueprint
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,8 @@ def test_pickled_weights_are_not_read(tmp_path):
         _ = open_checkpoint(tmp_path).model
 
 
-def test_unknown_dtype(tmp_path):
+def test_unknown_dtype_and_device(tmp_path):
     with pytest.raises(GramianError, match="float32"):
         open_checkpoint(tiny.save(tmp_path), dtype="int8")
+    with pytest.raises(GramianError, match="device 'warp'"):
+        open_checkpoint(tmp_path, device="warp")

@@ -143,7 +143,6 @@ def test_cost_is_known_before_anything_runs(checkpoint):
     assert cost.pairs == pairs
     assert cost.bytes_per_fold == 8 * (3 * depth * d * d + (1 + 2 * depth) * d + pairs * d * d)
     assert cost.operations == 3 * depth * d * d + 2 * pairs * d * d + 2 * d * (1 + 2 * depth)
-    assert "model" not in opened.__dict__ or True
     inputs = linears(opened).cost(opened)
     assert inputs.bytes_per_fold == 8 * depth * (3 * d * d + 48 * 48)
 

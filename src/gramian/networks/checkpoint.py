@@ -53,7 +53,13 @@ class Checkpoint:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The parts of the architecture."""
+        """The parts of the architecture; raises GramianError for one that has no table."""
+        model_type = getattr(self.config, "model_type", None)
+        if model_type not in FAMILIES:
+            raise GramianError(
+                f"{self.name} is a {model_type!r} model, for which there is no blueprint; known "
+                f"model types: {', '.join(sorted(FAMILIES))}"
+            )
         return blueprint(self.config, self.skeleton)
 
     @cached_property
@@ -94,17 +100,10 @@ def open(  # noqa: A001 - the verb a person expects: gm.open("bundled:smollm2")
 
     Raises
     ------
-    GramianError : nothing there, an architecture without a blueprint, an unknown dtype.
+    GramianError : nothing there, an unknown device or dtype.
     """
     source = resolve(str(model))
-    config = source.load_config()
-    model_type = getattr(config, "model_type", None)
-    if model_type not in FAMILIES:
-        raise GramianError(
-            f"{source.name} is a {model_type!r} model, for which there is no blueprint; known "
-            f"model types: {', '.join(sorted(FAMILIES))}"
-        )
-    return Checkpoint(source, config, device, _dtype(dtype))
+    return Checkpoint(source, source.load_config(), _device(device), _dtype(dtype))
 
 
 def skeleton(config: Any) -> nn.Module:
@@ -129,6 +128,17 @@ def fingerprint(tensor: torch.Tensor) -> str:
     digest = hashlib.sha256(f"{data.dtype}{tuple(data.shape)}".encode())
     digest.update(memoryview(data.view(torch.uint8).reshape(-1).numpy()))
     return digest.hexdigest()
+
+
+def _device(device: str) -> str:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise GramianError(
+            f"device {device!r} cannot be used here ({str(error).splitlines()[0]}); "
+            "expected cpu, or a device that this build of torch sees"
+        ) from error
+    return device
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,9 @@ class Source:
         from transformers import AutoModelForCausalLM
 
         extra: dict[str, Any] = {} if self.gguf else {"use_safetensors": True}
-        model: Any = self._load(AutoModelForCausalLM.from_pretrained, dtype=dtype, **extra)
+        # The GGUF reader draws a progress bar of its own, which cannot be turned off.
+        with redirect_stderr(io.StringIO()) if self.gguf else nullcontext():
+            model: Any = self._load(AutoModelForCausalLM.from_pretrained, dtype=dtype, **extra)
         if self.gguf:
             _mark_dequantized(model)
         return model.to(device)  # type: ignore[no-any-return]

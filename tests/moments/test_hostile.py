@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import struct
 from collections.abc import Callable
@@ -223,3 +224,33 @@ def test_scales_must_be_above_zero(tmp_path: Path) -> None:
     replace_part(folder, (folder / SITE).read_bytes())
     with pytest.raises(GramianError, match=r"'rows\.scatter\.scale' is not above 0"):
         MomentSet.open(folder).moments("0.resid_pre")
+
+
+def test_random_damage_is_refused_or_harmless(folder: Path) -> None:
+    """Whatever bytes change, with every hash made to fit: a GramianError or an answer."""
+    chance = random.Random(0)
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+    parts = [name for name in whole if name.endswith(".safetensors")]
+    refused = 0
+    for turn in range(60):
+        for name, data in whole.items():
+            (folder / name).write_bytes(data)
+        name = "index.json" if turn % 2 else chance.choice(parts)
+        spoiled = bytearray(whole[name])
+        header = len(spoiled) if turn % 2 else 8 + int.from_bytes(spoiled[:8], "little")
+        place = chance.randrange(header)
+        if turn % 3:
+            spoiled[place] = chance.choice(b'0123456789-.e"{}[],:nt\x00\xff')
+        else:
+            del spoiled[place : place + chance.randrange(1, 30)]
+        try:
+            if turn % 2:
+                seal(folder, bytes(spoiled))
+            else:
+                replace_part(folder, bytes(spoiled), name)
+            stored = MomentSet.open(folder)
+            for pair in stored.pairs:
+                stored.joint(pair.x, pair.y, sinks=True, increment=pair.increment)
+        except GramianError:
+            refused += 1
+    assert refused > 30

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.moments.sets import INCREMENT, PLAIN, RECIPE, assert_same, make_data, write_set
+from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, make_data, write_set
 
 from gramian.errors import GramianError
-from gramian.moments.accumulator import Pair
+from gramian.moments.accumulator import Accumulator, Pair
 from gramian.moments.folds import FOLDS
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.reservoir import Reservoir
+from gramian.moments.sinks import SinkRows
 from gramian.moments.writer import MomentSetWriter
 
 DATA = make_data(0)
@@ -186,3 +187,28 @@ def test_describe(tmp_path: Path) -> None:
     stored.verify()
     assert stored.describe()["verified"] is True
     assert "3 sites, 2 pairs" in repr(stored)
+
+
+@pytest.mark.parametrize("capacity", [512, 4])
+def test_what_an_accumulator_and_sink_rows_hand_over(tmp_path: Path, capacity: int) -> None:
+    orders = {"1.resid_pre": "diagonal"}
+    kept = Accumulator(WIDTHS, (PLAIN, INCREMENT), orders=orders, precision="float64")
+    apart = SinkRows(
+        WIDTHS, (PLAIN, INCREMENT), orders=orders, precision="float64", capacity=capacity
+    )
+    kept.update(DATA.rows["train"])
+    apart.update(DATA.dense["train"])
+    with MomentSetWriter(tmp_path / "x.moments", RECIPE) as writer:
+        for site in WIDTHS:
+            writer.put_site(site, "train", kept.moments(site), sinks=apart.block(site))
+        for pair in (PLAIN, INCREMENT):
+            writer.put_pair(pair, "train", kept.joint(pair), sinks=apart.dense_joint(pair))
+        stored = writer.finish()
+    for site in WIDTHS:
+        assert_same(stored.moments(site), kept.moments(site))
+        total = kept.moments(site) + apart.moments(site)
+        assert_same(stored.moments(site, sinks=True), total)
+    for pair in (PLAIN, INCREMENT):
+        total_joint = kept.joint(pair) + apart.joint(pair)
+        both = stored.joint(pair.x, pair.y, sinks=True, increment=pair.increment)
+        assert_same(both, total_joint)

@@ -22,7 +22,7 @@ class Evidence:
     """Fold to the explained share of the variance of the target about its mean in that fold, all
     coordinates together (scikit-learn's ``variance_weighted``)."""
     condition: float
-    """Largest over smallest eigenvalue of the second moments of the input, infinite when singular."""
+    """Largest over smallest eigenvalue of the input's second moments, infinite when singular."""
     effective_rank: float
     """Exponential of the entropy of those eigenvalues."""
     regularization: float
@@ -51,17 +51,17 @@ class Evidence:
         GramianError : a field is missing, unknown, or of another type.
         """
         try:
-            numbers = {
-                name: math.inf if value[name] is None else float(value[name]) for name in _NUMBERS
-            }
-            folds = {
-                name: {str(k): float(v) for k, v in value[name].items()}
+            condition, rank, ridge, relative, rows = (
+                math.inf if value[name] is None else float(value[name]) for name in _NUMBERS
+            )
+            errors, r2 = (
+                {str(fold): float(number) for fold, number in value[name].items()}
                 for name in ("errors", "r2")
-            }
+            )
             notes = tuple(str(note) for note in value["notes"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise GramianError(f"evidence cannot be read: {error!r}") from error
-        return cls(**folds, **numbers, notes=notes)
+        return cls(errors, r2, condition, rank, ridge, relative, rows, notes)
 
 
 _NUMBERS = (

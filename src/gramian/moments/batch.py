@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gramian.moments.moments import NonFiniteRows
-from gramian.moments.products import Scratch
-
-STRIPE = 256
-"""Rows staged at a time; their float32 sums are added in float64."""
-SMALL = 1 << 18
-"""Numbers below which one thread stages all stripes."""
+from gramian.moments.products import SMALL, Scratch, parallel
 
 
 class Batch(NamedTuple):
@@ -33,20 +27,41 @@ class Batch(NamedTuple):
     """``sum w u^2``, (d,) float64, when it was asked for."""
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Source:
     """Where the rows of a stream come from: ``x``, or ``y - x`` formed before the shift."""
 
     x: Tensor
     y: Tensor | None = None
+    index: Tensor | None = None
+    """Which rows, when not all."""
     squares: bool = False
+
+    def __len__(self) -> int:
+        return len(self.x) if self.index is None else len(self.index)
 
     def ready(self, dtype: torch.dtype) -> bool:
         """Whether the rows may go into a product as they are."""
-        return self.y is None and self.x.dtype == dtype and self.x.is_contiguous()
+        plain = self.y is None and self.index is None
+        return plain and self.x.dtype == dtype and self.x.is_contiguous()
 
-    def part(self, stripe: slice) -> Source:
-        """Some of the rows."""
-        return Source(self.x[stripe], None if self.y is None else self.y[stripe], self.squares)
+    def arrays(self, stripe: slice) -> list[NDArray[Any]]:
+        """Some rows of ``x``, and of ``y`` if there is one, as arrays."""
+        found = []
+        for tensor in (self.x,) if self.y is None else (self.x, self.y):
+            if self.index is None:
+                rows, chosen = tensor[stripe], None
+            else:
+                rows, chosen = tensor, self.index[stripe].numpy()
+            if rows.dtype == torch.bfloat16:
+                # The upper half of a float32; torch would wake its thread pool for a cast.
+                bits = rows.view(torch.int16).numpy()
+                bits = bits if chosen is None else bits[chosen]
+                found.append((bits.astype(np.uint32) << 16).view(np.float32))
+            else:
+                array = rows.numpy()
+                found.append(array if chosen is None else array[chosen])
+        return found
 
 
 def stage(
@@ -57,106 +72,82 @@ def stage(
     buffer: str,
     dtype: torch.dtype,
 ) -> Batch:
-    """Cast, shift, weigh and measure the rows in one go; ``root`` is ``sqrt(w)``, (n,).
+    """Cast, shift, weigh and measure rows in one go; ``root`` is ``sqrt(w)``, (n,).
 
     Rows that need none of that are used in place.
     """
-    n, d = source.x.shape
-    shifted = bool(shift.any())
-    ready = not shifted and root is None and source.ready(dtype)
+    n, d = len(source), source.x.shape[1]
+    moved = shift.to(dtype) if bool(shift.any()) else None
+    ready = moved is None and root is None and source.ready(dtype)
     rows = source.x if ready else scratch.rows(buffer, n, d, dtype, source.x.device)
-    moved = shift.to(dtype) if shifted else None
-    norms = torch.empty(n, dtype=dtype, device=rows.device)
-    work = _on_cpu if rows.device.type == "cpu" else _on_device
-    count = (n + STRIPE - 1) // STRIPE if rows.device.type == "cpu" else 1
-    totals = torch.zeros(2, max(count, 1), d, dtype=dtype, device=rows.device)
+    if rows.device.type != "cpu":
+        return _on_device(source, moved, root, rows)
+    step = max(1, SMALL // d)
+    count = (n + step - 1) // step
+    norms = np.empty(n, dtype=rows.numpy().dtype)
+    # One partial sum per stripe, added in float64: the same whatever the number of threads.
+    sums = np.zeros((2, count, d), dtype=norms.dtype)
+    weight = None if root is None else root.numpy()
+    centre = None if moved is None else moved.numpy()
 
     def one(index: int) -> None:
-        stripe = slice(index * STRIPE, (index + 1) * STRIPE) if count > 1 else slice(0, n)
-        weight = None if root is None else root[stripe]
-        part = source.part(stripe)
-        work(part, None if ready else moved, weight, rows[stripe], norms[stripe], totals[:, index])
-
-    if n * d < SMALL or count < 2:
-        for index in range(count):
-            one(index)
-    else:
-        for _ in _pool(torch.get_num_threads()).map(one, range(count)):
-            pass
-    total, squares = totals.sum(1, dtype=torch.float64)
-    return Batch(rows, norms, total, squares if source.squares else None)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="gramian-stage")
-
-
-# On CPU the staging runs in NumPy on plain threads: the thread pool of torch keeps spinning after
-# each call and takes the cores from the BLAS that multiplies next.
-
-
-def _on_cpu(
-    source: Source,
-    shift: Tensor | None,
-    root: Tensor | None,
-    rows: Tensor,
-    norms: Tensor,
-    sums: Tensor,
-) -> None:
-    u = rows.numpy()
-    if source.y is not None:
-        x, y = _arrays((source.x, source.y))
-        if np.promote_types(x.dtype, y.dtype).itemsize >= u.itemsize:
-            np.subtract(y, x, out=u, casting="same_kind")
+        stripe = slice(index * step, (index + 1) * step)
+        u, r = rows.numpy()[stripe], norms[stripe]
+        if not ready:
+            _fill(u, source.arrays(stripe), centre)
+        np.einsum("nd,nd->n", u, u, out=r)
+        if weight is not None:
+            u *= weight[stripe, None]
+            r *= weight[stripe]
+            np.einsum("n,nd->d", weight[stripe], u, out=sums[0, index])
         else:
-            np.copyto(u, y)
-            u -= x
-        if shift is not None:
-            u -= shift.numpy()
-    elif shift is not None:
-        np.subtract(next(_arrays((source.x,))), shift.numpy(), out=u, casting="same_kind")
-    elif rows is not source.x and rows.data_ptr() != source.x.data_ptr():
-        np.copyto(u, next(_arrays((source.x,))), casting="same_kind")
-    np.einsum("nd,nd->n", u, u, out=norms.numpy())
-    if root is not None:
-        u *= root.numpy()[:, None]
-        norms.numpy()[...] *= root.numpy()
-        sums[0].numpy()[...] = root.numpy() @ u
+            u.sum(0, out=sums[0, index])
+        if source.squares:
+            np.einsum("nd,nd->d", u, u, out=sums[1, index])
+
+    # On plain threads: the pool of torch would keep spinning and take the cores from BLAS.
+    parallel(one, count)
+    total, squares = torch.from_numpy(sums.sum(1, dtype=np.float64))
+    return Batch(rows, torch.from_numpy(norms), total, squares if source.squares else None)
+
+
+def _fill(u: NDArray[Any], arrays: list[NDArray[Any]], centre: NDArray[Any] | None) -> None:
+    """Write ``x - centre`` or ``(y - x) - centre``, in the dtype of ``u`` or wider."""
+    if len(arrays) == 1:
+        if centre is None:
+            np.copyto(u, arrays[0], casting="same_kind")
+        else:
+            np.subtract(arrays[0], centre, out=u, casting="same_kind")
+        return
+    x, y = arrays
+    if np.promote_types(x.dtype, y.dtype).itemsize >= u.itemsize:
+        np.subtract(y, x, out=u, casting="same_kind")
     else:
-        u.sum(0, out=sums[0].numpy())
-    if source.squares:
-        np.einsum("nd,nd->d", u, u, out=sums[1].numpy())
+        np.copyto(u, y)
+        u -= x
+    if centre is not None:
+        u -= centre
 
 
-def _arrays(tensors: tuple[Tensor, ...]) -> Iterator[np.ndarray]:
-    for tensor in tensors:
-        yield (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+def _on_device(source: Source, shift: Tensor | None, root: Tensor | None, rows: Tensor) -> Batch:
+    def chosen(tensor: Tensor) -> Tensor:
+        return tensor if source.index is None else tensor[source.index.to(tensor.device)]
 
-
-def _on_device(
-    source: Source,
-    shift: Tensor | None,
-    root: Tensor | None,
-    rows: Tensor,
-    norms: Tensor,
-    sums: Tensor,
-) -> None:
-    if source.y is None:
-        torch.sub(source.x, 0 if shift is None else shift, out=rows)
-    elif torch.promote_types(source.x.dtype, source.y.dtype).itemsize >= rows.element_size():
-        torch.sub(source.y, source.x, out=rows)
-    else:
-        rows.copy_(source.y).sub_(source.x)
-    if source.y is not None and shift is not None:
-        rows.sub_(shift)
-    norms.copy_(torch.linalg.vector_norm(rows, dim=1).square_())
+    x = chosen(source.x)
+    if source.y is not None:
+        y = chosen(source.y)
+        wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), rows.dtype)
+        x = y.to(wide) - x.to(wide)
+    if rows is not source.x:
+        torch.sub(x, 0 if shift is None else shift, out=rows)
+    norms = torch.linalg.vector_norm(rows, dim=1).square_()
     if root is not None:
         rows.mul_(root[:, None])
         norms.mul_(root)
-    sums[0] = rows.sum(0) if root is None else root @ rows
-    if source.squares:
-        sums[1] = torch.linalg.vector_norm(rows, dim=0).square_()
+    total = rows.sum(0) if root is None else root @ rows
+    squares = torch.linalg.vector_norm(rows, dim=0).square_() if source.squares else None
+    wide_squares = None if squares is None else squares.to(torch.float64)
+    return Batch(rows, norms, total.to(torch.float64), wide_squares)
 
 
 def check_finite(batch: Batch, name: str) -> Batch:

@@ -243,11 +243,11 @@ def is_orthogonal(map: LinearMap) -> bool:
 
 
 def float64_rows(rows: Any, site: str) -> Tensor:
-    """Rows (n, d) as float64, refused when they are not finite."""
+    """Rows (n, d) as float64 in main memory, refused when they are not finite."""
     x = as_rows(rows)
     if x.ndim != 2:
         raise GramianError(f"{site}: rows of shape {tuple(x.shape)}, expected (n, d)")
-    x = x.to(torch.float64)
+    x = x.to("cpu", torch.float64)
     bad = ~torch.isfinite(x).all(1)
     if bool(bad.any()):
         raise NonFiniteRows(site, int(bad.nonzero()[0]))
@@ -255,10 +255,10 @@ def float64_rows(rows: Any, site: str) -> Tensor:
 
 
 def float64_weight(weight: Any, rows: Any) -> Tensor | None:
-    """Weights (n,) as float64, or None."""
+    """Weights (n,) as float64 in main memory, or None."""
     if weight is None:
         return None
-    w = as_rows(weight).to(torch.float64)
+    w = as_rows(weight).to("cpu", torch.float64)
     if tuple(w.shape) != (len(rows),):
         raise GramianError(f"weight of shape {tuple(w.shape)}, expected ({len(rows)},)")
     if not bool((w >= 0).all()) or not bool(torch.isfinite(w).all()):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.linalg import blas
 from torch import Tensor
+
+SMALL = 1 << 17
+"""Numbers that one thread handles at a time."""
 
 
 class _Routines(NamedTuple):
@@ -75,7 +81,38 @@ def add_into(total: Tensor, product: Tensor) -> None:
     if total.device.type != "cpu":
         total.add_(product)
         return
-    np.add(total.numpy(), product.numpy(), out=total.numpy())
+    left, right = total.numpy(), product.numpy()
+    step = max(1, SMALL // max(1, left.shape[1]))
+
+    def one(index: int) -> None:
+        stripe = slice(index * step, (index + 1) * step)
+        np.add(left[stripe], right[stripe], out=left[stripe])
+
+    parallel(one, (len(left) + step - 1) // step)
+
+
+def parallel(work: Callable[[int], None], count: int) -> None:
+    """Call ``work(0)`` to ``work(count - 1)`` on as many threads as torch would take."""
+    threads = min(torch.get_num_threads(), count)
+
+    def some(first: int) -> None:
+        for index in range(first, count, threads):
+            work(index)
+
+    futures = [_pool(threads).submit(some, first) for first in range(1, threads)]
+    if count:
+        some(0)
+    for future in futures:
+        future.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="gramian")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def add_gram(total: Tensor, rows: Tensor, scratch: Scratch) -> None:

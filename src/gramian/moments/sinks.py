@@ -80,7 +80,7 @@ class SinkRows:
         ------
         GramianError : as of :meth:`Accumulator.update`.
         """
-        batch = self._dense._checked(rows)
+        batch = self._dense.checked(rows)
         n = len(next(iter(batch.values()))) if batch else 0
         if n == 0:
             return
@@ -159,7 +159,7 @@ class SinkRows:
     def __add__(self, other: SinkRows) -> SinkRows:
         if not isinstance(other, SinkRows):
             return NotImplemented
-        if self._dense._config() != other._dense._config():
+        if self._dense.config() != other._dense.config():
             raise GramianError("sink rows of different sites, pairs or precision do not add")
         result = type(self).restore(self.state(), self._dense.device)
         if not other.is_thin:

@@ -77,18 +77,20 @@ class StreamSums:
                 mine += theirs
 
     def moments(self, count: float, count2: float) -> Moments:
-        """The moments about the mean."""
+        """The moments about the mean, in main memory."""
         if count == 0:
             return Moments.empty(len(self.shift), order="diagonal" if self.is_diagonal else "full")
         delta = self.total / count
         mean = self.shift + delta
         if self.is_diagonal:
             scatter = (self.second - delta * self.total).clamp_min(0.0)
-            return Moments(count, count2, mean, scatter)
+            return Moments(count, count2, mean.cpu(), scatter.cpu())
         full = symmetric(self.second)
         quartic = Quartic(self.vector, float(self.square))
         quartic = move(quartic, full, self.total, count, delta)
-        return Moments(count, count2, mean, full.addr_(delta, delta, alpha=-count), quartic)
+        quartic = Quartic(quartic.vector.cpu(), quartic.square)
+        scatter = full.addr_(delta, delta, alpha=-count).cpu()
+        return Moments(count, count2, mean.cpu(), scatter, quartic)
 
     def tensors(self) -> dict[str, Tensor]:
         """All the tensors by name, live."""
@@ -137,12 +139,12 @@ class PairSums:
     def about_means(
         self, x: StreamSums, y: StreamSums, count: float
     ) -> tuple[Tensor, CrossQuartic]:
-        """Cross scatter and cross quartic about the means."""
-        if count == 0:
-            return self.cross.clone(), CrossQuartic(self.xy.clone(), self.yx.clone(), 0.0)
-        delta_x, delta_y = x.total / count, y.total / count
+        """Cross scatter and cross quartic about the means, in main memory."""
+        n = count or 1.0
+        delta_x, delta_y = x.total / n, y.total / n
         cross = torch.addr(self.cross, delta_x, delta_y, alpha=-count)
-        return cross, self._quartic_about(x, y, delta_x, delta_y, count)
+        quartic = self._quartic_about(x, y, delta_x, delta_y, count)
+        return cross.cpu(), CrossQuartic(quartic.xy.cpu(), quartic.yx.cpu(), quartic.product)
 
     def add(self, other: PairSums) -> None:
         """Add sums about the same shifts."""

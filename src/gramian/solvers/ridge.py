@@ -14,7 +14,7 @@ from gramian.moments import JointMoments, Quadratic, squared_error
 from gramian.registry import method
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.minimise import minimise
-from gramian.solvers.spectrum import Spectrum, entropy_rank
+from gramian.solvers.spectrum import Spectrum, about, entropy_rank
 
 LAMBDAS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0)
 """The default grid, relative to the median eigenvalue of the input."""
@@ -72,16 +72,17 @@ def ridge(
             notes.append("the largest lambda of the grid was chosen; more shrinkage may be better")
     strength = ridges[chosen]
     errors = {"train": path.error(strength)} | errors
-    weight, data = path.weight(strength), train
+    data = train
     if refit and select is not None:
         data = train + select
         strength *= data.count / train.count
         objective = Quadratic.from_joint(data, intercept=intercept)
         if strength > 0:
-            zero = torch.zeros_like(weight) if base is None else base
+            zero = torch.zeros_like(objective.B.T) if base is None else base
             objective = objective + Quadratic.prior(zero, strength)
         weight, full = minimise(objective, base)
     else:
+        weight = path.weight(strength)
         full = spectrum.rank == spectrum.d or strength > 0
     if not full:
         notes.append(f"the input is singular, rank {spectrum.rank} of {spectrum.d}")
@@ -122,10 +123,7 @@ class _Path:
         cls, spectrum: Spectrum, train: JointMoments, base: Tensor | None, intercept: bool
     ) -> _Path:
         centre = train.y.mean if intercept else torch.zeros_like(train.y.mean)
-        fit = Quadratic.about(train, spectrum.centre, centre)
-        target, start = fit.B, fit.c
-        if base is not None:
-            target, start = fit.B - fit.A @ base.T, fit.value(base)
+        target, start = _left(train, spectrum.centre, centre, base)
         return cls(spectrum, base, start, centre, spectrum.vectors.T @ target)
 
     def weight(self, ridge: float) -> Tensor:
@@ -141,18 +139,25 @@ class _Path:
     def errors_on(self, fold: JointMoments, ridges: Sequence[float]) -> list[float]:
         """Squared error on another fold for every lambda, O(d^2) each."""
         # E(f) = f^T (A~ * G G^T) f - 2 f.h + c, A~ = U^T A U, h_i = sum_k G_ik (U^T B)_ik
-        judge = Quadratic.about(fold, self.spectrum.centre, self.centre)
-        vectors = self.spectrum.vectors
-        target, start = judge.B, judge.c
-        if self.base is not None:
-            target, start = judge.B - judge.A @ self.base.T, judge.value(self.base)
-        judged = self.spectrum.judged
+        spectrum, vectors = self.spectrum, self.spectrum.vectors
+        target, start = _left(fold, spectrum.centre, self.centre, self.base)
+        judged = spectrum.judged
         if judged is None:
-            judged = vectors.T @ judge.A @ vectors
+            judged = vectors.T @ about(fold.x, spectrum.centre) @ vectors
         square = judged * (self.rotated @ self.rotated.T)
         linear = (self.rotated * (vectors.T @ target)).sum(1)
         inverses = (self.spectrum.inverse(ridge) for ridge in ridges)
         return [float(f @ (square @ f) - 2.0 * (f @ linear)) + start for f in inverses]
+
+
+def _left(fold: JointMoments, x: Tensor, y: Tensor, base: Tensor | None) -> tuple[Tensor, float]:
+    """Cross moments about ``x`` and ``y`` that ``W0`` leaves to explain, and its squared error."""
+    gap_x, gap_y = fold.x.mean - x, fold.y.mean - y
+    if base is not None:
+        objective = Quadratic.about(fold, x, y)
+        return objective.B - objective.A @ base.T, objective.value(base)
+    cross = torch.addr(fold.cross, gap_x, gap_y, alpha=fold.count)
+    return cross, fold.y.trace + fold.count * float(gap_y @ gap_y)
 
 
 def r_squared(error: float, fold: JointMoments) -> float:

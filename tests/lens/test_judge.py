@@ -11,6 +11,8 @@ from gramian import lens
 from gramian.data import documents
 from gramian.errors import GramianError
 from gramian.lens.judge import Judgement
+from gramian.moments import FOLDS
+from gramian.moments.digests import to_digests
 from tests import tiny
 
 
@@ -60,13 +62,18 @@ def test_scores_equal_brute_force(opened, moments, fresh):
 
 
 def test_collected_documents_are_left_out(opened, docs, moments):
+    known = {d for fold in FOLDS for d in moments.document_digests(fold).tolist()}
+    collected = [d.text for d in docs if to_digests([d.digest]).tolist()[0] in known]
+    assert len(collected) > 100
     with pytest.raises(GramianError, match="give other text"):
-        lens.unseen(opened, moments, documents(tiny.texts(30)[:1]), tokens=100, length=32)
-    mixed = documents([*tiny.texts(400)[:20], *tiny.texts(60, seed=12)])
+        lens.unseen(opened, moments, documents(collected[:1]), tokens=100, length=32)
+    mixed = documents([*collected[:20], *tiny.texts(60, seed=12)])
     packing = lens.unseen(opened, moments, mixed, tokens=300, length=32)
     used = {digest for batch in packing for digest in batch.digests}
     assert used
     assert not used & {d.digest for d in docs}
+    one = lens.unseen(opened, moments, documents(["w1 w2 w3 w4"]), tokens=100, length=32)
+    assert [int(batch.mask.sum()) for batch in one] == [4]
 
 
 def made(confidence, agrees, position):

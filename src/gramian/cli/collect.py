@@ -70,6 +70,8 @@ def collect(
         passes = plan_passes(checkpoint, needs, budget)
         _print_cost(checkpoint, needs, wanted, passes, batch_rows, json=json)
         return
+    if no_rows and rows:
+        raise GramianError(f"--no-rows and --rows {rows} contradict each other; give one of them")
     if out is None:
         raise GramianError("no place to write: give -o NAME.moments, or --dry-run for the cost")
     docs = documents(data, text_field=text_field)
@@ -89,7 +91,7 @@ def collect(
             rule=RowRule() if sinks else RowRule(first=False, factor=None),
             storage=storage,
             reservoir=rows,
-            thin_sinks=not no_rows,
+            sink_rows=0 if no_rows else 512,
             chat_template=chat_template,
             thinking=thinking,
         )

@@ -38,6 +38,7 @@ class Packing:
     tokens : positions in all folds together, BOS included; None for all the data.
     seed : of the order.
     shares : of the folds.
+    fold : put every document into this fold, for text that is only to be judged on.
     chat_template : ``"auto"`` to use the tokenizer's template, if it has one.
     thinking : ``enable_thinking`` for the template.
 
@@ -65,6 +66,7 @@ class Packing:
         tokens: int | None = None,
         seed: int = 0,
         shares: Shares | None = None,
+        fold: str | None = None,
         chat_template: ChatTemplate = "off",
         thinking: bool | None = None,
     ) -> None:
@@ -79,6 +81,9 @@ class Packing:
         self.tokens = tokens
         self.seed = seed
         self.shares = shares if shares is not None else Shares()
+        if fold is not None and fold not in FOLDS:
+            raise GramianError(f"fold is {fold!r}, expected one of {', '.join(FOLDS)}")
+        self.folds = FOLDS if fold is None else (fold,)
         self.chat_template: ChatTemplate = chat_template
         self.thinking = thinking
         self.template = template_digest(tokenizer, chat_template, thinking)
@@ -99,7 +104,7 @@ class Packing:
         totals: dict[str, Total] = {}
         padding = int(self.tokenizer.pad_token_id or 0)
         number = 0
-        for fold in FOLDS:
+        for fold in self.folds:
             tokens, digests, pending = 0, set[str](), list[list[Token]]()
             for window in self._windows(fold):
                 tokens += len(window)
@@ -147,7 +152,10 @@ class Packing:
         return {fold: missing for fold, missing in lacking.items() if missing > 1}
 
     def _split(self, tokens: int) -> dict[str, int]:
-        targets = {fold: round(getattr(self.shares, fold) * tokens) for fold in FOLDS}
+        if len(self.folds) == 1:
+            targets = {self.folds[0]: tokens}
+        else:
+            targets = {fold: round(getattr(self.shares, fold) * tokens) for fold in self.folds}
         for fold, target in targets.items():
             if target < 2:
                 raise GramianError(
@@ -157,11 +165,13 @@ class Packing:
         return targets
 
     def _order(self) -> dict[str, list[_Entry]]:
-        entries: dict[str, list[_Entry]] = {fold: [] for fold in FOLDS}
+        entries: dict[str, list[_Entry]] = {fold: [] for fold in self.folds}
+        one = self.folds[0] if len(self.folds) == 1 else None
         for place, document in self.docs.scan():
-            entries[fold_of(document.digest, self.shares)].append((self._key(document), place))
+            fold = one or fold_of(document.digest, self.shares)
+            entries[fold].append((self._key(document), place))
         found = sum(map(len, entries.values()))
-        for fold in FOLDS:
+        for fold in self.folds:
             if not entries[fold]:
                 raise GramianError(
                     f"{self.docs.name}: no document falls into the fold {fold!r} (its share is "

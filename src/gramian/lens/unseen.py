@@ -32,5 +32,10 @@ def unseen(
             f"every document of {docs.name} was collected into these moments; give other text"
         )
     return Packing(
-        documents(fresh), checkpoint.tokenizer, length=length, tokens=tokens, seed=seed
+        documents(fresh),
+        checkpoint.tokenizer,
+        length=length,
+        tokens=tokens,
+        seed=seed,
+        fold="report",
     )

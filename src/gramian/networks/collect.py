@@ -48,6 +48,8 @@ class Settings:
     thinking: bool | None = None
     reservoir: int = 0
     """Raw rows kept per site and fold; 0 keeps none."""
+    sink_rows: int = 512
+    """Sink rows kept as they are before they become moments; 0 keeps no raw row of any kind."""
 
 
 def collect(
@@ -110,7 +112,6 @@ def collect(
         }
         for fold, total in totals.items()
     }
-    journal.close()
     return writer.finish(
         documents={fold: total.digests for fold, total in totals.items()}, counts=counts
     )
@@ -148,6 +149,8 @@ class _Run:
     def __post_init__(self) -> None:
         self.counts: dict[str, tuple[int, int]] = self.journal.counts
         self.done = self.journal.tokens
+        every = Needs.of(need for group in self.passes.groups for need in group)
+        self.orders = every.orders(self.checkpoint.blueprint)
 
     def all_passes(self) -> None:
         for number, group in enumerate(self.passes.groups):
@@ -162,7 +165,12 @@ class _Run:
             start = self.journal.batch_number
             if self.journal.state:
                 sums = FoldSums.restore(
-                    self.checkpoint, group, self.recipe, self.settings, self.journal.state
+                    self.checkpoint,
+                    group,
+                    self.orders,
+                    self.recipe,
+                    self.settings,
+                    self.journal.state,
                 )
         fold: str | None = self.journal.fold if start else None
         for index, batch in enumerate(self.packing.batches(start), start):
@@ -182,7 +190,7 @@ class _Run:
         self.journal.save(number + 1, 0, None, self.done, self.counts, {})
 
     def _fresh(self, group: Needs) -> FoldSums:
-        return FoldSums(self.checkpoint, group, self.recipe, self.settings)
+        return FoldSums(self.checkpoint, group, self.orders, self.recipe, self.settings)
 
     def _store(self, fold: str, sums: FoldSums) -> None:
         sums.store(self.writer, fold)

@@ -28,19 +28,28 @@ if TYPE_CHECKING:
 
 
 class FoldSums:
-    """Sums over the rows of one fold at the sites of one pass."""
+    """Sums over the rows of one fold at the sites of one pass.
+
+    ``orders`` are those of all passes together: a site that is only a target here and a source
+    in another pass is stored by that one.
+    """
 
     def __init__(
-        self, checkpoint: Checkpoint, group: Needs, recipe: Recipe, settings: Settings
+        self,
+        checkpoint: Checkpoint,
+        group: Needs,
+        orders: Mapping[str, str],
+        recipe: Recipe,
+        settings: Settings,
     ) -> None:
-        self.checkpoint, self.recipe = checkpoint, recipe
+        self.checkpoint, self.recipe, self.kept_orders = checkpoint, recipe, orders
         blueprint = checkpoint.blueprint
         self.orders = group.orders(blueprint)
         self.pairs = group.pairs(blueprint)
         widths = {site: blueprint.site_width(site) for site in self.orders}
         common = {"orders": self.orders, "precision": settings.precision}
         self.kept = Accumulator(widths, self.pairs, device=checkpoint.device, **common)
-        self.apart = SinkRows(widths, self.pairs, **common)
+        self.apart = SinkRows(widths, self.pairs, capacity=settings.sink_rows, **common)
         self.reservoirs = {
             site: Reservoir(settings.reservoir, width)
             for site, width in widths.items()
@@ -87,8 +96,9 @@ class FoldSums:
 
     def store(self, writer: MomentSetWriter, fold: str) -> None:
         """Hand the finished fold to the writer."""
-        for site in self.orders:
-            writer.put_site(site, fold, self.kept.moments(site), sinks=self.apart.block(site))
+        for site, order in self.orders.items():
+            if order == self.kept_orders[site]:
+                writer.put_site(site, fold, self.kept.moments(site), sinks=self.apart.block(site))
         for pair in self.pairs:
             writer.put_pair(pair, fold, self.kept.joint(pair), sinks=self.apart.dense_joint(pair))
         for site, reservoir in self.reservoirs.items():
@@ -110,12 +120,13 @@ class FoldSums:
         cls,
         checkpoint: Checkpoint,
         group: Needs,
+        orders: Mapping[str, str],
         recipe: Recipe,
         settings: Settings,
         state: Mapping[str, Tensor],
     ) -> FoldSums:
         """The sums that :meth:`state` was taken of."""
-        sums = cls(checkpoint, group, recipe, settings)
+        sums = cls(checkpoint, group, orders, recipe, settings)
 
         def part(name: str) -> dict[str, Tensor]:
             prefix = f"{name}|"

@@ -86,9 +86,3 @@ class Journal:
         }
         save_state(self.folder, dict(state), meta)
         self.saved_at = time.monotonic()
-
-    def close(self) -> None:
-        """Remove the saved state; what remains in the folder are finished parts."""
-        if self.folder is not None:
-            for file in self.folder.glob("state*"):
-                file.unlink()

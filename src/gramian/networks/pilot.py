@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from gramian.errors import GramianError
 from gramian.moments import RowRule
 from gramian.networks.capture import capture
 from gramian.networks.checkpoint import Checkpoint
@@ -41,8 +42,13 @@ def fixed_rule(checkpoint: Checkpoint, rule: RowRule) -> RowRule:
     if rule.factor is None or rule.thresholds:
         return rule
     blueprint = checkpoint.blueprint
-    ids = torch.tensor(checkpoint.tokenizer(PASSAGE, add_special_tokens=False).input_ids)[None]
-    ids = ids.clamp_max(blueprint.vocabulary - 1)
+    encoded = checkpoint.tokenizer(PASSAGE, add_special_tokens=False)["input_ids"]
+    if not encoded:
+        raise GramianError(
+            f"the tokenizer of {checkpoint.name} makes no token of English text; it does not "
+            "belong to this model, or its vocabulary is missing"
+        )
+    ids = torch.tensor(encoded)[None].clamp_max(blueprint.vocabulary - 1)
     limit = getattr(checkpoint.config, "max_position_embeddings", None) or ids.shape[1]
     ids = ids[:, : min(ids.shape[1], limit)]
     norms = capture(checkpoint.model, blueprint, (), ids, norms=True).norms

@@ -21,7 +21,7 @@ def effective_rank(moments: Moments | Tensor) -> float:
     return entropy_rank(spectrum_of(moments))
 
 
-@method("participation_ratio", job="inspect", paper="1706.08606")
+@method("participation_ratio", job="inspect", paper="Gao et al. 2017, bioRxiv 214262")
 def participation_ratio(moments: Moments | Tensor) -> float:
     """``(sum of eigenvalues)^2 / sum of their squares``, from 1 to d; of moments without an
     eigendecomposition."""

@@ -27,20 +27,13 @@ for command in (collect, lens, add, info, evaluate, methods):
 
 
 def main() -> None:
-    """Run the command line; exit 2 for input that cannot be used, 130 when interrupted."""
+    """Run the command line; exit 2 for input that cannot be used (130 when interrupted)."""
     console = Console(stderr=True)
     try:
         app()
     except GramianError as error:
         console.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        console.print(
-            "[bold]interrupted[/]; a collection goes on from its last saved state when the same "
-            "command is given again",
-            soft_wrap=True,
-        )
-        sys.exit(130)
 
 
 def _escaped(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gramian.cli.interrupt import stop_between_batches
 from gramian.cli.options import (
     Device,
     Dtype,
@@ -19,6 +20,7 @@ from gramian.cli.options import (
     console,
     errors,
     print_json,
+    waiting,
 )
 from gramian.errors import GramianError
 from gramian.networks.checkpoint import Checkpoint
@@ -63,6 +65,8 @@ def collect(
 
     started = time.monotonic()
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
+    with waiting(f"opening {model}"):
+        checkpoint.blueprint  # noqa: B018 - an unknown architecture is refused before all else
     needs = needs_for(checkpoint, purpose)
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
@@ -75,7 +79,14 @@ def collect(
     if out is None:
         raise GramianError("no place to write: give -o NAME.moments, or --dry-run for the cost")
     docs = documents(data, text_field=text_field)
-    with bar("collecting", wanted) as advance:
+    with waiting(f"reading the weights of {model}"):
+        checkpoint.digest  # noqa: B018
+    with bar("collecting", wanted) as advance, stop_between_batches() as check:
+
+        def progress(done: int, total: int | None) -> None:
+            advance(done, total)
+            check()
+
         moments = run(
             checkpoint,
             docs,
@@ -83,7 +94,7 @@ def collect(
             out=out,
             memory=budget,
             force=force,
-            progress=advance,
+            progress=progress,
             tokens=wanted,
             length=length,
             batch_rows=batch_rows,

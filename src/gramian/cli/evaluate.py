@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gramian.cli.options import Device, Dtype, Json, bar, console, print_json
+from gramian.cli.options import Device, Dtype, Json, bar, console, print_json, waiting
 
 
 def evaluate(
@@ -35,6 +35,8 @@ def evaluate(
     from gramian.networks import open as open_checkpoint
 
     opened = open_checkpoint(model, device=device, dtype=dtype)
+    with waiting(f"reading the weights of {model}"):
+        opened.model  # noqa: B018
     text = documents(data, text_field=text_field).joined()
     encoded = opened.tokenizer(text, add_special_tokens=False, verbose=False)
     ids = torch.tensor(encoded["input_ids"])

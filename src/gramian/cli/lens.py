@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gramian.cli.options import Device, Dtype, Force, Json, Seed, amount, bar, console, print_json
+from gramian.cli.options import Device, Dtype, Force, Json, Seed, amount, bar, console, print_json, waiting
 from gramian.errors import GramianError
 
 if TYPE_CHECKING:
@@ -47,13 +47,15 @@ def lens(
     from gramian.lens import Summary, early_exit, layer_linearity, save_casts, solve
     from gramian.moments import MomentSet
     from gramian.networks import open as open_checkpoint
-    from gramian.report.tables import lens_table
+    from gramian.report.tables import lens_tables
 
     for written in (out, plot):
         if written is not None and written.exists() and not force:
             raise GramianError(f"{written} exists; choose another name or pass --force")
     found = MomentSet.open(moments)
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
+    with waiting(f"reading the weights of {model}"):
+        checkpoint.digest  # noqa: B018
     if target not in ("last", "next") or kind not in ("affine", "linear"):
         raise GramianError(
             f"--target {target} --kind {kind}: expected last or next, and affine or linear"
@@ -87,7 +89,8 @@ def lens(
     if json:
         print_json(summary.to_json())
         return
-    console.print(lens_table(summary))
+    for table in lens_tables(summary):
+        console.print(table)
     if summary.exit:
         console.print(
             f"early exit: {summary.exit.layers_saved:.1f} of {summary.exit.depth} layers saved at "

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.status import Status
 
 from gramian.errors import GramianError
 
@@ -51,6 +52,11 @@ def amount(text: str, what: str, *, base: int = 1000) -> int:
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def waiting(what: str) -> Status:
+    """A spinner on standard error for something whose length is not known."""
+    return errors.status(what)
 
 
 class Advance(Protocol):

@@ -181,8 +181,13 @@ class _Run:
             fold = batch.fold
             sums.update(batch)
             self.done += batch.tokens
-            if self.progress:
-                self.progress(self.done, self._total())
+            try:
+                if self.progress:
+                    self.progress(self.done, self._total())
+            except KeyboardInterrupt:
+                # Between two batches nothing is half added, so this is the place to save.
+                self._save(number, index + 1, fold, sums)
+                raise
             if self.journal.due():
                 self._save(number, index + 1, fold, sums)
         if fold is not None:

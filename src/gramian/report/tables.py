@@ -13,29 +13,42 @@ from gramian.lens.summary import Summary
 from gramian.registry import Method
 
 
-def lens_table(summary: Summary) -> Table:
-    """One row per layer: how well it is cast, and how linear its step is."""
-    judged = summary.judgement is not None
-    title = f"{summary.model}: casts to the {summary.casts.target} layer ({summary.casts.kind})"
+def lens_tables(summary: Summary) -> list[Table]:
+    """One row per layer: how well it is cast, then how linear its step is. Each fits 80 columns."""
+    records = summary.layers()
+    fitted = f"{summary.model}: {summary.casts.kind} casts to the {summary.casts.target} layer"
+    cast = {"R² report": "r2_report"}
+    cast |= {f"R² {branch}": f"r2_{branch}" for branch in summary.branches}
+    tables = [_layer_table(f"{fitted}, {summary.fit_tokens:,} tokens", records, cast, 3)]
+    if summary.judgement is not None:
+        judged = {
+            "agree": "agreement",
+            "identity": "agreement_identity",
+            "KL": "kl",
+            "identity KL": "kl_identity",
+            "surprisal": "surprisal",
+        }
+        title = f"against the full network on {summary.judgement.tokens:,} unseen tokens"
+        tables.append(_layer_table(title, records, judged, 3))
+    linear = {
+        "linearity": "linearity",
+        "with sinks": "linearity_with_sinks",
+        "no residual": "linearity_no_residual",
+        "orthogonal": "linearity_orthogonal",
+    }
+    tables.append(_layer_table("linearity of each layer's step", records, linear, 4))
+    return tables
+
+
+def _layer_table(
+    title: str, records: Sequence[dict[str, Any]], columns: dict[str, str], digits: int
+) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
-    table.add_column("site")
-    table.add_column("R² report", justify="right")
-    if judged:
-        for name in ("agree cast", "agree identity", "KL cast", "KL identity", "surprisal"):
-            table.add_column(name, justify="right")
-    for name in ("linearity", "with sinks", "no residual"):
-        table.add_column(name, justify="right")
-    for branch in summary.branches:
-        table.add_column(f"R² {branch}", justify="right")
-    for record in summary.layers():
-        cells = [record["site"], _number(record["r2_report"])]
-        if judged:
-            keys = ("agreement", "agreement_identity", "kl", "kl_identity", "surprisal")
-            cells += [_number(record[key]) for key in keys]
-        keys = ("linearity", "linearity_with_sinks", "linearity_no_residual")
-        cells += [_number(record[key], 4) for key in keys]
-        cells += [_number(record[f"r2_{branch}"]) for branch in summary.branches]
-        table.add_row(*cells)
+    table.add_column("site", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for record in records:
+        table.add_row(record["site"], *(_number(record[key], digits) for key in columns.values()))
     return table
 
 

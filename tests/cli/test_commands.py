@@ -1,0 +1,244 @@
+"""Every command on a tiny model: documented JSON keys, tables, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import tiny
+
+SMALL = ("--tokens", "3k", "--length", 32, "--batch-rows", 256)
+
+
+@pytest.fixture
+def moments(gramian, model, corpus, tmp_path):
+    path = tmp_path / "m.moments"
+    done = gramian("collect", model, "--data", corpus / "a.jsonl", *SMALL, "-o", path, "--json")
+    assert done.code == 0, done.err
+    return path
+
+
+def test_collect_says_what_it_wrote(gramian, model, corpus, tmp_path):
+    path = tmp_path / "m.moments"
+    done = gramian("collect", model, "--data", corpus / "a.jsonl", *SMALL, "-o", path, "--json")
+    assert set(done.json) == {"path", "sites", "pairs", "tokens", "seconds"}
+    assert done.json["path"] == str(path)
+    assert done.json["tokens"] == 3000
+    assert done.json["pairs"] == 3 + 2 + 6
+    again = gramian("collect", model, "--data", corpus / "a.jsonl", *SMALL, "-o", path)
+    assert again.code == 2
+    assert "exists" in again.err
+    assert "--force" in again.err
+    forced = gramian("collect", model, "--data", corpus / "a.jsonl", *SMALL, "-o", path, "--force")
+    assert forced.code == 0
+    assert "3,000 tokens" in forced.out
+
+
+def test_dry_run_writes_nothing_and_reads_no_weights(gramian, model, tmp_path):
+    done = gramian("collect", model, "--data", "none.txt", "--memory", "200k", "--dry-run")
+    assert done.code == 0, done.err
+    for word in ("passes", "memory", "disk", "minutes"):
+        assert word in done.out
+    document = gramian("collect", model, "--data", "none.txt", "--dry-run", "--json").json
+    assert document["passes"] == 1
+    assert document["mode"] == "stream"
+    assert document["minutes"] > 0
+
+
+def test_lens_json_has_the_documented_keys(gramian, model, corpus, moments):
+    done = gramian(
+        "lens", moments, "--model", model, "--eval", corpus / "b.jsonl", "--eval-tokens", 400,
+        "--length", 32, "--json",
+    )
+    assert done.code == 0, done.err
+    document = done.json
+    assert {"model", "fit_tokens", "eval_tokens", "layers"} <= set(document)
+    assert [layer["site"] for layer in document["layers"]] == [f"{i}.resid_pre" for i in range(3)]
+    wanted = {
+        "site", "r2_report", "agreement", "agreement_identity", "kl", "kl_identity", "surprisal",
+        "linearity", "linearity_with_sinks", "linearity_no_residual",
+    }
+    for layer in document["layers"]:
+        assert wanted <= set(layer)
+        assert 0 <= layer["agreement"] <= 1
+        assert layer["kl"] < layer["kl_identity"]
+        assert 0 <= layer["linearity_no_residual"] <= layer["linearity"] <= 1
+    assert 300 < document["eval_tokens"] < 400
+    assert document["fit_tokens"] > 2000
+    assert set(document["early_exit"]) >= {"agreement", "layers_saved"}
+
+
+def test_lens_prints_tables_and_writes_a_page_and_casts(gramian, model, moments, tmp_path):
+    from gramian.lens import load_casts
+
+    done = gramian(
+        "lens", moments, "--model", model, "--plot", tmp_path / "lens.html",
+        "-o", tmp_path / "casts.safetensors",
+    )
+    assert done.code == 0, done.err
+    assert "no residual" in done.out
+    assert "2.resid_pre" in done.out
+    page = (tmp_path / "lens.html").read_text()
+    assert "plotly" in page
+    assert "2.resid_pre" in page
+    assert "https://cdn" not in page.split("<script")[0]
+    assert len(load_casts(tmp_path / "casts.safetensors")) == 3
+    again = gramian("lens", moments, "--model", model, "--plot", tmp_path / "lens.html")
+    assert again.code == 2
+    assert "exists" in again.err
+
+
+def test_lens_reads_a_prompt(gramian, model, moments):
+    done = gramian("lens", moments, "--model", model, "--prompt", "w1 w2 w3", "--top", 3)
+    assert done.code == 0, done.err
+    assert "identity" in done.out
+    assert "final" in done.out
+    document = gramian(
+        "lens", moments, "--model", model, "--prompt", "w1 w2 w3", "--top", 3, "--json"
+    ).json
+    assert len(document["tokens"]) == 3
+    assert len(document["cast"]) == len(document["identity"]) == 4 * 3
+    assert all(len(guess["tokens"]) == 3 for guess in document["cast"])
+
+
+def test_add_and_info(gramian, model, corpus, moments, tmp_path):
+    other = tmp_path / "b.moments"
+    gramian("collect", model, "--data", corpus / "b.jsonl", *SMALL, "-o", other)
+    done = gramian("add", moments, other, "-o", tmp_path / "c.moments", "--json")
+    assert done.code == 0, done.err
+    assert done.json["tokens"] == 6000
+    info = gramian("info", tmp_path / "c.moments")
+    assert info.code == 0, info.err
+    assert "verified" in info.out
+    assert gramian("info", tmp_path / "c.moments", "--json").code == 0
+    twice = gramian("add", moments, moments, "-o", tmp_path / "d.moments")
+    assert twice.code == 2
+    assert "document" in twice.err
+    assert gramian("add", moments, "-o", tmp_path / "d.moments").code == 2
+
+
+def test_evaluate_json_has_the_documented_keys(gramian, model, corpus, tmp_path):
+    command = ("evaluate", model, "--data", corpus / "a.jsonl", "--length", 32, "--windows", 4)
+    alone = gramian(*command, "--json")
+    assert alone.code == 0, alone.err
+    assert set(alone.json) == {"perplexity", "tokens", "parameters", "bytes"}
+    assert alone.json["tokens"] == 4 * 31
+    other = tiny.save(tmp_path / "other", seed=5)
+    both = gramian(*command, "--against", other, "--json").json
+    assert set(both) >= {"perplexity", "tokens", "parameters", "bytes", "agreement", "kl",
+                         "speed_ratio"}
+    assert both["perplexity"] == pytest.approx(alone.json["perplexity"], rel=1e-6)
+    assert both["kl"] > 0
+    same = gramian(*command, "--against", model)
+    assert "agreement 100.0%" in same.out
+
+
+def test_methods_are_listed(gramian):
+    done = gramian("methods", "--json")
+    names = {method["name"] for method in done.json}
+    assert {"mat", "ridge", "procrustes", "linearity", "effective_rank"} <= names
+    assert all(method["paper"] for method in done.json)
+    assert "2303.09435" in gramian("methods").out
+
+
+@pytest.mark.parametrize("command", ["collect", "lens", "add", "info", "evaluate", "methods"])
+def test_help_has_an_example(gramian, command):
+    done = gramian(command, "--help")
+    assert done.code == 0
+    assert "Example" in done.out
+    assert f"gramian {command}" in done.out
+
+
+@pytest.mark.parametrize(
+    "arguments,expected",
+    [
+        (("collect", "nowhere/at/all", "--data", "x.txt", "-o", "m"), "no model at"),
+        (("collect", "bundled:gpt5", "--data", "x.txt", "-o", "m"), "no bundled model"),
+        (("collect", "{model}", "--data", "missing.txt", "-o", "m"), "no such file"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl"), "-o"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--for", "magic", "-o", "m"), "lens"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--tokens", "many", "-o", "m"),
+         "32k"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--memory", "1k", "-o", "m",
+          "--length", "32"), "least budget"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--length", "4096", "-o", "m"),
+         "64 positions"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--rows", "5", "--no-rows", "-o",
+          "m"), "contradict"),
+        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--device", "warp", "-o", "m"),
+         "device"),
+        (("lens", "nothing.moments", "--model", "{model}"), "nothing.moments"),
+        (("info", "{corpus}"), "not a moments folder"),
+        (("evaluate", "{model}", "--data", "{corpus}/a.jsonl", "--length", "1"), "length"),
+        (("evaluate", "{model}", "--data", "{corpus}/a.jsonl", "--dtype", "int3"), "float32"),
+    ],
+)
+def test_bad_input_is_one_clear_line(gramian, model, corpus, tmp_path, monkeypatch, arguments,
+                                     expected):
+    monkeypatch.chdir(tmp_path)
+    done = gramian(*(str(a).format(model=model, corpus=corpus) for a in arguments))
+    assert done.code == 2
+    assert expected in done.err
+    assert "Traceback" not in done.err
+    assert list(tmp_path.glob("m*")) == []
+
+
+def test_binary_and_empty_text(gramian, model, tmp_path):
+    (tmp_path / "binary.txt").write_bytes(b"text\0\xff\xfe" * 50)
+    (tmp_path / "empty.txt").write_text("")
+    for name in ("binary.txt", "empty.txt"):
+        done = gramian("collect", model, "--data", tmp_path / name, *SMALL, "-o", tmp_path / "m")
+        assert done.code == 2
+        assert name in done.err
+
+
+def test_moments_of_another_model(gramian, moments, tmp_path):
+    other = tiny.save(tmp_path / "other", seed=3)
+    done = gramian("lens", moments, "--model", other)
+    assert done.code == 2
+    assert "collect them on this model" in done.err
+
+
+def test_damaged_moments(gramian, moments):
+    part = next(moments.glob("site*.safetensors"))
+    data = bytearray(part.read_bytes())
+    data[-5] ^= 1
+    part.write_bytes(bytes(data))
+    done = gramian("info", moments)
+    assert done.code == 2
+    assert part.name in done.err
+
+
+def test_interrupts_stop_between_batches_and_are_taken_up(
+    gramian, model, corpus, tmp_path, monkeypatch
+):
+    """A real SIGINT during a batch: the batch ends, the state is saved, the command goes on."""
+    import importlib
+    import os
+    import signal
+
+    module = importlib.import_module("gramian.networks.fold_sums")
+    real = module.FoldSums.update
+    batches: list[int] = []
+
+    def interrupted(self, batch):
+        batches.append(batch.tokens)
+        if len(batches) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        real(self, batch)
+
+    monkeypatch.setattr(module.FoldSums, "update", interrupted)
+    command = ("collect", model, "--data", corpus / "a.jsonl", *SMALL, "-o")
+    stopped = gramian(*command, tmp_path / "m")
+    assert stopped.code == 130
+    assert "same command" in " ".join(stopped.err.split())
+    assert (tmp_path / "m.partial").is_dir()
+    first = len(batches)
+    assert first == 4
+    assert gramian(*command, tmp_path / "m").code == 0
+    resumed = len(batches) - first
+    assert not (tmp_path / "m.partial").exists()
+    batches.clear()
+    assert gramian(*command, tmp_path / "whole").code == 0
+    assert len(batches) == first + resumed
+    for part in (tmp_path / "whole").iterdir():
+        assert part.read_bytes() == (tmp_path / "m" / part.name).read_bytes()

@@ -232,13 +232,11 @@ def test_interrupts_stop_between_batches_and_are_taken_up(
     assert stopped.code == 130
     assert "same command" in " ".join(stopped.err.split())
     assert (tmp_path / "m.partial").is_dir()
-    first = len(batches)
-    assert first == 4
+    assert len(batches) == 4
     assert gramian(*command, tmp_path / "m").code == 0
-    resumed = len(batches) - first
     assert not (tmp_path / "m.partial").exists()
-    batches.clear()
+    resumed = len(batches) - 4
     assert gramian(*command, tmp_path / "whole").code == 0
-    assert len(batches) == first + resumed
+    assert len(batches) == 4 + resumed + (4 + resumed)
     for part in (tmp_path / "whole").iterdir():
         assert part.read_bytes() == (tmp_path / "m" / part.name).read_bytes()

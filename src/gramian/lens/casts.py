@@ -11,7 +11,7 @@ import torch
 from gramian.errors import GramianError
 from gramian.lens.needs import needs
 from gramian.maps import Affine, Dense, LinearMap
-from gramian.moments import FOLDS, JointMoments, MomentSet, squared_error
+from gramian.moments import FOLDS, JointMoments, MomentSet
 from gramian.networks.checkpoint import Checkpoint
 from gramian.registry import method
 from gramian.solvers import Evidence, ridge
@@ -112,7 +112,7 @@ def solve(
         )
         map_, evidence = solution.map, solution.evidence
         if residual:
-            evidence = replace(evidence, r2=_r2(map_, folds))
+            evidence = replace(evidence, r2=_r2(evidence, folds))
             map_ = _plus_identity(map_)
         found.append(Cast(source, goal, map_, evidence))
         if progress:
@@ -145,10 +145,15 @@ def _plus_identity(map_: LinearMap) -> LinearMap:
     return Dense(weight + torch.eye(weight.shape[0], dtype=weight.dtype))
 
 
-def _r2(map_: LinearMap, folds: Mapping[str, JointMoments]) -> dict[str, float]:
-    """Per fold, the explained share of the variance of the whole target ``x + (y - x)``; the
+def _r2(evidence: Evidence, folds: Mapping[str, JointMoments]) -> dict[str, float]:
+    """Per fold, the explained share of the variance of the whole target ``y = x + (y - x)``: the
     error of the increment's map is the error of the whole state's."""
+
+    def variance(joint: JointMoments) -> float:
+        # tr Syy = tr Sxx + 2 tr Sx(y-x) + tr S(y-x)(y-x)
+        return joint.x.trace + 2 * float(joint.cross.trace()) + joint.y.trace
+
     return {
-        fold: 1 - squared_error(joint, map_) / joint.with_source().y.trace
+        fold: 1 - evidence.errors[fold] * joint.count / variance(joint)
         for fold, joint in folds.items()
     }

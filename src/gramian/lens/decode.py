@@ -54,16 +54,18 @@ class Reference:
         return cls(full.argmax(-1), p, -(p * log_p).sum(-1))
 
     def reading(self, guess: Tensor) -> Reading:
-        """Compare (n, vocabulary) logits of a read-out with the full network."""
+        """Compare (n, vocabulary) logits of a read-out with the full network; they are used up."""
         guess = guess.float()
-        top = guess.amax(-1, keepdim=True)
-        log_z = torch.logsumexp(guess, -1)
         at_first = guess.gather(-1, self.first[:, None])
-        # KL(p || q) = -H(p) - sum_v p_v (z_v - log Z)
-        cross = log_z - torch.einsum("nv,nv->n", self.probabilities, guess)
+        rank = torch.count_nonzero(guess > at_first, dim=-1)
+        dot = torch.einsum("nv,nv->n", self.probabilities, guess)
+        top = guess.amax(-1, keepdim=True)
+        mass = guess.sub_(top).exp_().sum(-1)
+        log_z = top[:, 0] + mass.log()
         return Reading(
-            rank=(guess > at_first).sum(-1),
-            kl=(cross - self.entropy).clamp_min(0),
+            rank=rank,
+            # KL(p || q) = -H(p) - sum_v p_v (z_v - log Z)
+            kl=(log_z - dot - self.entropy).clamp_min(0),
             surprisal=log_z - at_first[:, 0],
-            confidence=(top[:, 0] - log_z).exp(),
+            confidence=1 / mass,
         )

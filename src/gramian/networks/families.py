@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -99,6 +100,12 @@ class _Reader:
     model: nn.Module
     model_type: str
 
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Parameter name -> shape; tied parameters under both names."""
+        named = self.model.named_parameters(remove_duplicate=False)
+        return {name: tuple(parameter.shape) for name, parameter in named}
+
     def blueprint(self) -> Blueprint:
         family = self.family
         layers = self.module(family.layers)
@@ -170,15 +177,14 @@ class _Reader:
         }
 
     def matrix(self, path: str, *, flag: str | None = None, layout: Layout | None = None) -> Matrix:
-        names = dict(self.model.named_parameters(remove_duplicate=False))
-        weight = f"{path}.weight" if f"{path}.weight" in names else path
+        weight = f"{path}.weight" if f"{path}.weight" in self.shapes else path
         shape = self.shape(weight)
         if len(shape) == 3:
             return Matrix(weight, "expert_out_in", f"{path}_bias", False)
         router = self.family.experts and path.endswith(".gate")
         chosen = layout or ("out_in" if router else self.family.layout)
         bias = f"{path}.bias"
-        return Matrix(weight, chosen, bias, bias in names, flag)
+        return Matrix(weight, chosen, bias, bias in self.shapes, flag)
 
     def inputs(self, matrix: Matrix) -> int:
         shape = self.shape(matrix.weight)
@@ -199,10 +205,9 @@ class _Reader:
             ) from None
 
     def shape(self, parameter: str) -> tuple[int, ...]:
-        try:
-            return tuple(self.model.get_parameter(parameter).shape)
-        except AttributeError as error:
+        if parameter not in self.shapes:
             raise GramianError(
                 f"the table for model_type {self.model_type!r} names the parameter {parameter!r}, "
-                f"which {type(self.model).__name__} does not have ({error})"
-            ) from None
+                f"which {type(self.model).__name__} does not have"
+            )
+        return self.shapes[parameter]

@@ -55,14 +55,20 @@ class Accumulator:
         self.orders = {site: "full" for site in self.sites} | dict(orders or {})
         self.precision, self.device = precision, torch.device(device)
         self._check_names()
-        self._running = Running(
-            self.sites, self.pairs, self.orders, _DTYPES[precision], self.device
-        )
+        self._sums: Running | None = None
+
+    @property
+    def _running(self) -> Running:
+        """The sums, which take no memory before the first row."""
+        if self._sums is None:
+            dtype = _DTYPES[self.precision]
+            self._sums = Running(self.sites, self.pairs, self.orders, dtype, self.device)
+        return self._sums
 
     @property
     def count(self) -> float:
         """``sum w`` so far; the number of rows when they carry no weight."""
-        return self._running.count
+        return 0.0 if self._sums is None else self._sums.count
 
     def _check_names(self) -> None:
         for site, order in self.orders.items():
@@ -182,11 +188,12 @@ class Accumulator:
     def state(self, *, copy: bool = True) -> dict[str, Tensor]:
         """Everything as tensors, for :meth:`restore`; with ``copy=False`` they stay live."""
         text = json.dumps(self.config()).encode()
-        state = {name: t.clone() if copy else t for name, t in self._running.tensors().items()}
+        sums = self._sums
+        tensors = {} if sums is None else sums.tensors()
+        counts = (0.0, 0.0) if sums is None else (sums.count, sums.count2)
+        state = {name: t.clone() if copy else t for name, t in tensors.items()}
         state["config"] = torch.tensor(list(text), dtype=torch.uint8)
-        state["count"] = torch.tensor(
-            [self._running.count, self._running.count2], dtype=torch.float64
-        )
+        state["count"] = torch.tensor(counts, dtype=torch.float64)
         return state
 
     @classmethod
@@ -199,6 +206,8 @@ class Accumulator:
         config = json.loads(bytes(state["config"].tolist()))
         config["pairs"] = [Pair(*pair) for pair in config["pairs"]]
         result = cls(**config, device=device)
+        if len(state) == 2 and not bool(state["count"].any()):
+            return result
         for name, tensor in result._running.tensors().items():
             if name not in state or state[name].shape != tensor.shape:
                 raise GramianError(f"state of an accumulator: {name!r} is missing or misshapen")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,13 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.x) if self.index is None else len(self.index)
+
+    def head(self, rows: int) -> Source:
+        """The first rows, with their squares wanted."""
+        if self.index is not None:
+            return replace(self, index=self.index[:rows], squares=True)
+        y = None if self.y is None else self.y[:rows]
+        return Source(self.x[:rows], y, None, squares=True)
 
     def ready(self, dtype: torch.dtype) -> bool:
         """Whether the rows may go into a product as they are."""

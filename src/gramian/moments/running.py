@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -14,6 +13,9 @@ from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.products import Scratch, add_cross, add_gram, combine
 from gramian.moments.sums import TOLERATED, PairSums, StreamSums
+
+PILOT = 256
+"""Rows at the start of the first batch whose mean is the first shift."""
 
 _INCREMENT = " - "
 
@@ -111,14 +113,16 @@ class Running:
         """Rows of a stream about its shift, which is chosen first or moved when it is far off."""
         stream, buffer = self.streams[name], name if source.y is None else _INCREMENT
 
-        def staged(source: Source) -> Batch:
+        def staged(source: Source, root: Tensor | None = root) -> Batch:
             batch = stage(source, stream.shift, root, self.scratch, buffer, self.dtype)
             return check_finite(batch, name)
 
         if self.count == 0:
-            first = staged(replace(source, squares=True))
+            head = None if root is None else root[:PILOT]
+            first = staged(source.head(PILOT), head)
             assert first.squares is not None
-            stream.shift.copy_(stream.shift + pilot(first, count, first.squares))
+            weight = float(len(first.rows)) if head is None else float(head.double() @ head.double())
+            stream.shift.copy_(stream.shift + pilot(first, weight, first.squares))
         batch = staged(source)
         if self.count > 0 and len(batch.rows) > 1:
             offset = float(batch.total @ batch.total) / count**2

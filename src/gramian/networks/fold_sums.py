@@ -77,9 +77,9 @@ class FoldSums:
             self.kept.update(rows, weight=keep.double())
             if len(apart):
                 index = apart.to(self.checkpoint.device)
-                self.apart.update({site: x[index].cpu() for site, x in rows.items()})
+                self.add_sinks({site: x[index].cpu() for site, x in rows.items()}, apart)
         except NonFiniteRows as error:
-            raise self._located(error, batch, apart) from None
+            raise self._located(error, batch) from None
         self.rows += int(keep.sum())
         self.sinks += len(apart)
         for site, reservoir in self.reservoirs.items():
@@ -94,13 +94,23 @@ class FoldSums:
             real = where[batch.document.reshape(-1)[where] >= 0]
             reservoir.update(keys, rows[site][real.to(rows[site].device)].cpu())
 
+    def add_sinks(self, rows: Mapping[str, Tensor], where: Tensor) -> None:
+        """Add sink rows; ``where`` are their places in the batch, for messages."""
+        try:
+            self.apart.update(rows)
+        except NonFiniteRows as error:
+            raise NonFiniteRows(error.site, int(where[error.row]), error.reason) from None
+
     def store(self, writer: MomentSetWriter, fold: str) -> None:
         """Hand the finished fold to the writer."""
+        # A site and then the pairs it is the source of: its moments are worked out once.
         for site, order in self.orders.items():
             if order == self.kept_orders[site]:
                 writer.put_site(site, fold, self.kept.moments(site), sinks=self.apart.block(site))
-        for pair in self.pairs:
-            writer.put_pair(pair, fold, self.kept.joint(pair), sinks=self.apart.dense_joint(pair))
+            for pair in self.pairs:
+                if pair.x == site:
+                    joint, sinks = self.kept.joint(pair), self.apart.dense_joint(pair)
+                    writer.put_pair(pair, fold, joint, sinks=sinks)
         for site, reservoir in self.reservoirs.items():
             writer.put_reservoir(site, fold, reservoir)
 
@@ -138,7 +148,7 @@ class FoldSums:
         sums.rows, sums.sinks = (int(n) for n in state["counts"])
         return sums
 
-    def _located(self, error: NonFiniteRows, batch: Batch, apart: Tensor) -> GramianError:
+    def _located(self, error: NonFiniteRows, batch: Batch) -> GramianError:
         row = error.row
         length = batch.ids.shape[1]
         document = int(batch.document.reshape(-1)[row])

@@ -317,3 +317,22 @@ def test_refusals() -> None:
         sums.moments("z")
     assert str(Pair("a", "b", True)) == "a -> b - a"
     assert sums.nbytes == 8 * (2 * 2 + 3 * 3 + 2 * 3 + 4 * (2 + 3) + 3)
+
+
+def test_clearing_keeps_nothing_of_the_rows_before():
+    generator = torch.Generator().manual_seed(4)
+    first, second = (
+        {s: torch.randn(50, 3, generator=generator, dtype=torch.float64) + far for s in "xy"}
+        for far in (1e6, 0.0)
+    )
+    used = Accumulator({"x": 3, "y": 3}, [Pair("x", "y")], precision="float64")
+    used.update(first)
+    used.clear()
+    assert used.count == 0
+    used.update(second)
+    fresh = Accumulator({"x": 3, "y": 3}, [Pair("x", "y")], precision="float64")
+    fresh.update(second)
+    a, b = (one.joint(Pair("x", "y")) for one in (used, fresh))
+    assert torch.equal(a.cross, b.cross)
+    assert torch.equal(a.x.scatter, b.x.scatter)
+    assert torch.equal(a.x.mean, b.x.mean)

@@ -70,6 +70,11 @@ class Accumulator:
         """``sum w`` so far; the number of rows when they carry no weight."""
         return 0.0 if self._sums is None else self._sums.count
 
+    def clear(self) -> None:
+        """Forget all rows but keep the memory, for the next stream of the same sites."""
+        if self._sums is not None:
+            self._sums.clear()
+
     def _check_names(self) -> None:
         for site, order in self.orders.items():
             check_order(order, f"site {site!r}")

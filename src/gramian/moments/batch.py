@@ -52,23 +52,46 @@ class Source:
         plain = self.y is None and self.index is None
         return plain and self.x.dtype == dtype and self.x.is_contiguous()
 
-    def arrays(self, stripe: slice) -> list[NDArray[Any]]:
-        """Some rows of ``x``, and of ``y`` if there is one, as arrays."""
-        found = []
-        for tensor in (self.x,) if self.y is None else (self.x, self.y):
-            if self.index is None:
-                rows, chosen = tensor[stripe], None
+    def fill(self, stripe: slice, out: NDArray[Any], centre: NDArray[Any] | None) -> None:
+        """Write ``x - centre`` or ``(y - x) - centre`` of some rows, in the dtype of ``out`` or
+        wider."""
+        if self.y is None and centre is not None and self.x.element_size() > out.itemsize:
+            np.subtract(_some(self.x, self.index, stripe), centre, out=out, casting="same_kind")
+            return
+        if self.y is None:
+            _take(self.x, self.index, stripe, out)
+        else:
+            x, y = (_some(tensor, self.index, stripe) for tensor in (self.x, self.y))
+            if np.promote_types(x.dtype, y.dtype).itemsize >= out.itemsize:
+                np.subtract(y, x, out=out, casting="same_kind")
             else:
-                rows, chosen = tensor, self.index[stripe].numpy()
-            if rows.dtype == torch.bfloat16:
-                # The upper half of a float32; torch would wake its thread pool for a cast.
-                bits = rows.view(torch.int16).numpy()
-                bits = bits if chosen is None else bits[chosen]
-                found.append((bits.astype(np.uint32) << 16).view(np.float32))
-            else:
-                array = rows.numpy()
-                found.append(array if chosen is None else array[chosen])
-        return found
+                np.copyto(out, y)
+                out -= x
+        if centre is not None:
+            out -= centre
+
+
+def _some(tensor: Tensor, index: Tensor | None, stripe: slice) -> NDArray[Any]:
+    """Some rows as an array, a view where nothing has to be chosen or widened."""
+    chosen = stripe if index is None else index[stripe].numpy()
+    if tensor.dtype == torch.bfloat16:
+        # The upper half of a float32; torch would wake its thread pool for a cast.
+        bits = tensor.view(torch.int16).numpy()[chosen]
+        widened: NDArray[Any] = (bits.astype(np.uint32) << 16).view(np.float32)
+        return widened
+    array: NDArray[Any] = tensor.numpy()[chosen]
+    return array
+
+
+def _take(tensor: Tensor, index: Tensor | None, stripe: slice, out: NDArray[Any]) -> None:
+    """Copy some rows."""
+    if index is not None and tensor.dtype != torch.bfloat16:
+        array = tensor.numpy()
+        if array.dtype == out.dtype:
+            # mode: with the default NumPy would go through a buffer of its own.
+            np.take(array, index[stripe].numpy(), axis=0, out=out, mode="clip")
+            return
+    np.copyto(out, _some(tensor, index, stripe), casting="same_kind")
 
 
 def stage(
@@ -101,7 +124,7 @@ def stage(
         stripe = slice(index * step, (index + 1) * step)
         u, r = rows.numpy()[stripe], norms[stripe]
         if not ready:
-            _fill(u, source.arrays(stripe), centre)
+            source.fill(stripe, u, centre)
         np.einsum("nd,nd->n", u, u, out=r)
         if weight is not None:
             u *= weight[stripe, None]
@@ -116,24 +139,6 @@ def stage(
     parallel(one, count)
     total, squares = torch.from_numpy(sums.sum(1, dtype=np.float64))
     return Batch(rows, torch.from_numpy(norms), total, squares if source.squares else None)
-
-
-def _fill(u: NDArray[Any], arrays: list[NDArray[Any]], centre: NDArray[Any] | None) -> None:
-    """Write ``x - centre`` or ``(y - x) - centre``, in the dtype of ``u`` or wider."""
-    if len(arrays) == 1:
-        if centre is None:
-            np.copyto(u, arrays[0], casting="same_kind")
-        else:
-            np.subtract(arrays[0], centre, out=u, casting="same_kind")
-        return
-    x, y = arrays
-    if np.promote_types(x.dtype, y.dtype).itemsize >= u.itemsize:
-        np.subtract(y, x, out=u, casting="same_kind")
-    else:
-        np.copyto(u, y)
-        u -= x
-    if centre is not None:
-        u -= centre
 
 
 def _on_device(source: Source, shift: Tensor | None, root: Tensor | None, rows: Tensor) -> Batch:

@@ -157,6 +157,13 @@ class Running:
                     sums.move(x, y, delta_x, delta_y, self.count)
         stream.move(shift, self.count)
 
+    def clear(self) -> None:
+        """Back to no rows; the memory stays."""
+        self.count = self.count2 = 0.0
+        self._recent = None
+        for tensor in self.tensors().values():
+            tensor.zero_()
+
     def merge(self, other: Running) -> None:
         """Add the sums of ``other``, which are moved to the same shifts first."""
         self._recent = None

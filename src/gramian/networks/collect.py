@@ -159,7 +159,7 @@ class _Run:
 
     def one_pass(self, number: int, group: Needs) -> None:
         """Stream all batches; the folds come one after another, and so do their statistics."""
-        sums = self._fresh(group)
+        sums = FoldSums(self.checkpoint, group, self.orders, self.recipe, self.settings)
         start = 0
         if number == self.journal.pass_number:
             start = self.journal.batch_number
@@ -176,7 +176,7 @@ class _Run:
         for index, batch in enumerate(self.packing.batches(start), start):
             if fold is not None and batch.fold != fold:
                 self._store(fold, sums)
-                sums = self._fresh(group)
+                sums.clear()
                 self.journal.save(number, index, batch.fold, self.done, self.counts, {})
             fold = batch.fold
             sums.update(batch)
@@ -193,9 +193,6 @@ class _Run:
         if fold is not None:
             self._store(fold, sums)
         self.journal.save(number + 1, 0, None, self.done, self.counts, {})
-
-    def _fresh(self, group: Needs) -> FoldSums:
-        return FoldSums(self.checkpoint, group, self.orders, self.recipe, self.settings)
 
     def _store(self, fold: str, sums: FoldSums) -> None:
         sums.store(self.writer, fold)

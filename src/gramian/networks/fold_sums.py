@@ -46,14 +46,31 @@ class FoldSums:
         blueprint = checkpoint.blueprint
         self.orders = group.orders(blueprint)
         self.pairs = group.pairs(blueprint)
-        widths = {site: blueprint.site_width(site) for site in self.orders}
-        common = {"orders": self.orders, "precision": settings.precision}
-        self.kept = Accumulator(widths, self.pairs, device=checkpoint.device, **common)
-        self.apart = SinkRows(widths, self.pairs, capacity=settings.sink_rows, **common)
+        self.settings = settings
+        self.widths = {site: blueprint.site_width(site) for site in self.orders}
+        self.kept = Accumulator(
+            self.widths,
+            self.pairs,
+            orders=self.orders,
+            precision=settings.precision,
+            device=checkpoint.device,
+        )
+        self.clear()
+
+    def clear(self) -> None:
+        """Start the next fold, in the same memory."""
+        self.kept.clear()
+        self.apart = SinkRows(
+            self.widths,
+            self.pairs,
+            orders=self.orders,
+            precision=self.settings.precision,
+            capacity=self.settings.sink_rows,
+        )
         self.reservoirs = {
-            site: Reservoir(settings.reservoir, width)
-            for site, width in widths.items()
-            if settings.reservoir
+            site: Reservoir(self.settings.reservoir, width)
+            for site, width in self.widths.items()
+            if self.settings.reservoir
         }
         self.rows = 0
         self.sinks = 0

@@ -83,8 +83,7 @@ class Running:
         for pair, sums in self.pairs.items():
             x = placed[pair.x]
             if pair.increment:
-                source = Source(rows[pair.x], rows[pair.y], index, squares=True)
-                y = self._place(str(pair), source, count, root)
+                y = self._increment(pair, rows, placed, index, count, root)
                 sums.xy += combine(x.norms[None], y.rows)[0]
                 self._add_stream(self.streams[str(pair)], y)
             else:
@@ -109,12 +108,42 @@ class Running:
             if offset > TOLERATED * deviation:
                 self.move(name, stream.shift + stream.total / self.count)
 
-    def _place(self, name: str, source: Source, count: float, root: Tensor | None) -> Batch:
-        """Rows of a stream about its shift, which is chosen first or moved when it is far off."""
+    def _increment(
+        self,
+        pair: Pair,
+        rows: Mapping[str, Tensor],
+        placed: Mapping[str, Batch],
+        index: Tensor | None,
+        count: float,
+        root: Tensor | None,
+    ) -> Batch:
+        """Rows of ``y - x``: of the rows placed already, about the difference of their shifts,
+        unless those carry a weight or were rounded."""
+        exact = max(rows[site].element_size() for site in pair[:2]) <= self.dtype.itemsize
+        if root is not None or not exact:
+            source = Source(rows[pair.x], rows[pair.y], index, squares=True)
+            return self._place(str(pair), source, count, root)
+        source = Source(placed[pair.x].rows, placed[pair.y].rows, None, squares=True)
+        gone = self.streams[pair.y].shift - self.streams[pair.x].shift
+        return self._place(str(pair), source, count, root, gone)
+
+    def _place(
+        self,
+        name: str,
+        source: Source,
+        count: float,
+        root: Tensor | None,
+        gone: Tensor | float = 0.0,
+    ) -> Batch:
+        """Rows of a stream about its shift, which is chosen first or moved when it is far off.
+
+        ``gone`` is what the rows of the source have lost already.
+        """
         stream, buffer = self.streams[name], name if source.y is None else _INCREMENT
 
         def staged(source: Source, root: Tensor | None = root) -> Batch:
-            batch = stage(source, stream.shift, root, self.scratch, buffer, self.dtype)
+            shift = stream.shift - gone
+            batch = stage(source, shift, root, self.scratch, buffer, self.dtype)
             return check_finite(batch, name)
 
         if self.count == 0:

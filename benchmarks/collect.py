@@ -107,7 +107,8 @@ def peak_memory(tokens: int, purpose: str) -> dict[str, int]:
 def texts(tokens: int) -> str:
     """An expression for enough different documents, made without any file."""
     count = tokens // 300 + 40
-    return f"[' '.join(str((i * 7919 + j * 104729) % 9973) for j in range(400)) for i in range({count})]"
+    words = "str((i * 7919 + j * 104729) % 9973) for j in range(400)"
+    return f"[' '.join({words}) for i in range({count})]"
 
 
 def measure(tokens: int, repeats: int) -> dict[str, Any]:

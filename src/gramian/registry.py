@@ -43,7 +43,7 @@ def method(name: str, *, job: str, paper: str) -> Callable[[F], F]:
         where = f"{function.__module__}.{function.__qualname__}"
         if name in _METHODS and _METHODS[name].function != where:
             raise GramianError(
-                f"method {name!r} is registered twice: by {_METHODS[name].function} and by {where}; "
+                f"method {name!r} is registered twice: by {_METHODS[name].function} and {where}; "
                 "give the second one a name of its own"
             )
         if not function.__doc__:

@@ -46,16 +46,33 @@ def test_dry_run_writes_nothing_and_reads_no_weights(gramian, model, tmp_path):
 
 def test_lens_json_has_the_documented_keys(gramian, model, corpus, moments):
     done = gramian(
-        "lens", moments, "--model", model, "--eval", corpus / "b.jsonl", "--eval-tokens", 400,
-        "--length", 32, "--json",
+        "lens",
+        moments,
+        "--model",
+        model,
+        "--eval",
+        corpus / "b.jsonl",
+        "--eval-tokens",
+        400,
+        "--length",
+        32,
+        "--json",
     )
     assert done.code == 0, done.err
     document = done.json
     assert {"model", "fit_tokens", "eval_tokens", "layers"} <= set(document)
     assert [layer["site"] for layer in document["layers"]] == [f"{i}.resid_pre" for i in range(3)]
     wanted = {
-        "site", "r2_report", "agreement", "agreement_identity", "kl", "kl_identity", "surprisal",
-        "linearity", "linearity_with_sinks", "linearity_no_residual",
+        "site",
+        "r2_report",
+        "agreement",
+        "agreement_identity",
+        "kl",
+        "kl_identity",
+        "surprisal",
+        "linearity",
+        "linearity_with_sinks",
+        "linearity_no_residual",
     }
     for layer in document["layers"]:
         assert wanted <= set(layer)
@@ -71,8 +88,14 @@ def test_lens_prints_tables_and_writes_a_page_and_casts(gramian, model, moments,
     from gramian.lens import load_casts
 
     done = gramian(
-        "lens", moments, "--model", model, "--plot", tmp_path / "lens.html",
-        "-o", tmp_path / "casts.safetensors",
+        "lens",
+        moments,
+        "--model",
+        model,
+        "--plot",
+        tmp_path / "lens.html",
+        "-o",
+        tmp_path / "casts.safetensors",
     )
     assert done.code == 0, done.err
     assert "no residual" in done.out
@@ -124,8 +147,15 @@ def test_evaluate_json_has_the_documented_keys(gramian, model, corpus, tmp_path)
     assert alone.json["tokens"] == 4 * 31
     other = tiny.save(tmp_path / "other", seed=5)
     both = gramian(*command, "--against", other, "--json").json
-    assert set(both) >= {"perplexity", "tokens", "parameters", "bytes", "agreement", "kl",
-                         "speed_ratio"}
+    assert set(both) >= {
+        "perplexity",
+        "tokens",
+        "parameters",
+        "bytes",
+        "agreement",
+        "kl",
+        "speed_ratio",
+    }
     assert both["perplexity"] == pytest.approx(alone.json["perplexity"], rel=1e-6)
     assert both["kl"] > 0
     same = gramian(*command, "--against", model)
@@ -156,24 +186,56 @@ def test_help_has_an_example(gramian, command):
         (("collect", "{model}", "--data", "missing.txt", "-o", "m"), "no such file"),
         (("collect", "{model}", "--data", "{corpus}/a.jsonl"), "-o"),
         (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--for", "magic", "-o", "m"), "lens"),
-        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--tokens", "many", "-o", "m"),
-         "32k"),
-        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--memory", "1k", "-o", "m",
-          "--length", "32"), "least budget"),
-        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--length", "4096", "-o", "m"),
-         "64 positions"),
-        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--rows", "5", "--no-rows", "-o",
-          "m"), "contradict"),
-        (("collect", "{model}", "--data", "{corpus}/a.jsonl", "--device", "warp", "-o", "m"),
-         "device"),
+        (
+            ("collect", "{model}", "--data", "{corpus}/a.jsonl", "--tokens", "many", "-o", "m"),
+            "32k",
+        ),
+        (
+            (
+                "collect",
+                "{model}",
+                "--data",
+                "{corpus}/a.jsonl",
+                "--memory",
+                "1k",
+                "-o",
+                "m",
+                "--length",
+                "32",
+            ),
+            "least budget",
+        ),
+        (
+            ("collect", "{model}", "--data", "{corpus}/a.jsonl", "--length", "4096", "-o", "m"),
+            "64 positions",
+        ),
+        (
+            (
+                "collect",
+                "{model}",
+                "--data",
+                "{corpus}/a.jsonl",
+                "--rows",
+                "5",
+                "--no-rows",
+                "-o",
+                "m",
+            ),
+            "contradict",
+        ),
+        (
+            ("collect", "{model}", "--data", "{corpus}/a.jsonl", "--device", "warp", "-o", "m"),
+            "device",
+        ),
         (("lens", "nothing.moments", "--model", "{model}"), "nothing.moments"),
         (("info", "{corpus}"), "not a moments folder"),
         (("evaluate", "{model}", "--data", "{corpus}/a.jsonl", "--length", "1"), "length"),
         (("evaluate", "{model}", "--data", "{corpus}/a.jsonl", "--dtype", "int3"), "float32"),
     ],
 )
-def test_bad_input_is_one_clear_line(gramian, model, corpus, tmp_path, monkeypatch, arguments,
-                                     expected):
+def test_bad_input_is_one_clear_line(
+    gramian, model, corpus, tmp_path, monkeypatch, arguments, expected
+):
     monkeypatch.chdir(tmp_path)
     done = gramian(*(str(a).format(model=model, corpus=corpus) for a in arguments))
     assert done.code == 2

@@ -32,11 +32,14 @@ def rows(opened, docs, moments, site, folds):
     return torch.cat(kept).numpy()
 
 
-@pytest.mark.parametrize("target,source,goal", [
-    ("last", "1.resid_pre", "final"),
-    ("next", "0.resid_pre", "1.resid_pre"),
-    ("mlp", "1.mlp_in", "1.mlp_out"),
-])
+@pytest.mark.parametrize(
+    "target,source,goal",
+    [
+        ("last", "1.resid_pre", "final"),
+        ("next", "0.resid_pre", "1.resid_pre"),
+        ("mlp", "1.mlp_in", "1.mlp_out"),
+    ],
+)
 @pytest.mark.parametrize("kind", ["affine", "linear"])
 def test_casts_are_the_ridge_of_the_rows(opened, docs, moments, target, source, goal, kind):
     """The map solves the normal equations of train and select with the lambda it reports."""
@@ -82,8 +85,10 @@ def test_a_network_that_does_nothing_is_cast_by_the_identity(still, docs):
         )
         assert cast.r2 == pytest.approx(1.0, abs=1e-12)
     judged = lens.judge(
-        still, casts, lens.unseen(still, moments, documents(tiny.texts(60, seed=9)), tokens=300,
-                                  length=32), rule=moments.recipe.rows,
+        still,
+        casts,
+        lens.unseen(still, moments, documents(tiny.texts(60, seed=9)), tokens=300, length=32),
+        rule=moments.recipe.rows,
     )
     assert all(layer.agreement == layer.agreement_identity == 1.0 for layer in judged.layers)
     assert max(layer.kl for layer in judged.layers) < 1e-6

@@ -30,8 +30,9 @@ def test_scores_equal_brute_force(opened, moments, fresh):
     totals: dict[str, list[torch.Tensor]] = {}
     for batch in packing:
         with torch.no_grad():
-            out = opened.model(batch.ids, attention_mask=batch.mask.long(),
-                               output_hidden_states=True)
+            out = opened.model(
+                batch.ids, attention_mask=batch.mask.long(), output_hidden_states=True
+            )
         keep = batch.mask.clone()
         keep[:, 0] = False
         state = out.hidden_states[layer][keep]
@@ -45,9 +46,7 @@ def test_scores_equal_brute_force(opened, moments, fresh):
             totals.setdefault(f"{name} kl", []).append(kl)
             totals.setdefault(f"{name} agreement", []).append((q.argmax(-1) == first).double())
             best = q.topk(5).indices
-            totals.setdefault(f"{name} five", []).append(
-                (best == first[:, None]).any(-1).double()
-            )
+            totals.setdefault(f"{name} five", []).append((best == first[:, None]).any(-1).double())
             surprisal = -q.gather(-1, first[:, None])[:, 0]
             totals.setdefault(f"{name} surprisal", []).append(surprisal)
     mean = {name: float(torch.cat(parts).mean()) for name, parts in totals.items()}

@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.moments.sets import RECIPE
 
 from gramian.errors import GramianError
 from gramian.moments.folds import FOLDS, Shares, fold_of
 from gramian.moments.recipe import Recipe, RowRule
+from tests.moments.sets import RECIPE
 
 
 def digest(text: str) -> str:

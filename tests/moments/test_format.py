@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file
+
+from gramian.errors import GramianError
+from gramian.moments.momentset import MomentSet
 from tests.moments.sets import (
     SITE_FILE as SITE,
 )
@@ -22,9 +25,6 @@ from tests.moments.sets import (
     seal,
     write_set,
 )
-
-from gramian.errors import GramianError
-from gramian.moments.momentset import MomentSet
 
 DATA = make_data(0)
 

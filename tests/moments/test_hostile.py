@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
-from tests.moments.sets import SITE_FILE as SITE
-from tests.moments.sets import Index, make_data, part, replace_part, rewrite, seal, write_set
 
 from gramian.errors import GramianError
 from gramian.moments.momentset import MomentSet
+from tests.moments.sets import SITE_FILE as SITE
+from tests.moments.sets import Index, make_data, part, replace_part, rewrite, seal, write_set
 
 DATA = make_data(0)
 

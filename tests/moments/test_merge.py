@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, make_data, write_set
 
 from gramian.errors import GramianError
 from gramian.moments import merge
@@ -20,6 +19,7 @@ from gramian.moments.momentset import MomentSet
 from gramian.moments.recipe import RowRule
 from gramian.moments.reservoir import Reservoir
 from gramian.moments.writer import MomentSetWriter
+from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, make_data, write_set
 
 PARTS = [make_data(seed, n) for seed, n in ((1, 30), (2, 45), (3, 20))]
 

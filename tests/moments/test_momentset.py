@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, make_data, write_set
 
 from gramian.errors import GramianError
 from gramian.moments.accumulator import Accumulator, Pair
@@ -18,6 +17,7 @@ from gramian.moments.momentset import MomentSet
 from gramian.moments.reservoir import Reservoir
 from gramian.moments.sinks import SinkRows
 from gramian.moments.writer import MomentSetWriter
+from tests.moments.sets import INCREMENT, PLAIN, RECIPE, WIDTHS, assert_same, make_data, write_set
 
 DATA = make_data(0)
 

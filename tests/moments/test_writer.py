@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.moments.sets import PLAIN, RECIPE, assert_same, make_data, put, write_set
 
 from gramian.errors import GramianError
 from gramian.moments import tensorfile
@@ -20,6 +19,7 @@ from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.state import load_state, save_state
 from gramian.moments.writer import MomentSetWriter
+from tests.moments.sets import PLAIN, RECIPE, assert_same, make_data, put, write_set
 
 DATA = make_data(0)
 ROWS = Moments.from_rows(DATA.rows["train"]["0.resid_pre"])

@@ -91,7 +91,10 @@ def test_moves_follow_each_other(checkpoint, tmp_path):
     """After a drop, layers are numbered anew; the reference follows."""
     source = checkpoint()
     plan = Plan.of(
-        source, DropLayers((0,)), FoldMap("0.mlp_out", low_rank()), FoldNorm("1.attn"),
+        source,
+        DropLayers((0,)),
+        FoldMap("0.mlp_out", low_rank()),
+        FoldNorm("1.attn"),
         DropLayers((1,)),
     )
     apply(source, plan, tmp_path / "out")
@@ -127,7 +130,8 @@ def test_gpt2_biases_take_the_constant(checkpoint, tmp_path):
     source = checkpoint("gpt2")
     constant = torch.linspace(-1, 1, 32, dtype=torch.float64)
     apply(
-        source, Plan.of(source, FoldMap("1.attn_out", Affine(low_rank(), constant))),
+        source,
+        Plan.of(source, FoldMap("1.attn_out", Affine(low_rank(), constant))),
         tmp_path / "out",
     )
     written = open_checkpoint(tmp_path / "out")
@@ -151,8 +155,12 @@ def test_companions_are_copied_byte_for_byte(checkpoint, tmp_path):
     (tmp_path / "in" / "chat_template.jinja").write_text("{{ messages }}  \n")
     (tmp_path / "in" / "generation_config.json").write_text('{"temperature":  0.3}\n')
     apply(source, Plan.of(source, DropLayers((1,))), tmp_path / "out")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                 "generation_config.json"):
+    for name in (
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "generation_config.json",
+    ):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "in" / name).read_bytes()
     document = json.loads((tmp_path / "out" / "gramian.json").read_text())
     assert document["source_weights"] == source.digest

@@ -1,4 +1,4 @@
-"""Collecting gives exactly the moments of the rows, however it is split, interrupted or budgeted."""
+"""Collecting gives the moments of the rows, however it is split, interrupted or budgeted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gramian.moments import FOLDS, JointMoments, Moments, MomentSet, RowRule, ad
 from gramian.networks import Need, Needs, capture, collect, linears
 from gramian.networks import open as open_checkpoint
 from gramian.networks.collect import batches
-from gramian.networks.passes import plan_passes, statistics_bytes
+from gramian.networks.passes import plan_passes
 from gramian.networks.rows import sink_rows
 from tests import tiny
 
@@ -270,8 +270,13 @@ def test_an_interrupted_run_ends_with_the_same_bits(checkpoint, docs, tmp_path, 
 
         try:
             collect(
-                opened, docs, needs, out=tmp_path / "broken", save_every=0.0,
-                progress=stop_after_two, **settings,
+                opened,
+                docs,
+                needs,
+                out=tmp_path / "broken",
+                save_every=0.0,
+                progress=stop_after_two,
+                **settings,
             )
             break
         except Stop:

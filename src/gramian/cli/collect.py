@@ -25,6 +25,7 @@ from gramian.cli.options import (
 from gramian.errors import GramianError
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
+from gramian.networks.passes import Passes
 
 EXAMPLE = """
 Example:
@@ -124,7 +125,9 @@ def collect(
         f"{moments.nbytes / 1e6:,.0f} MB, {seconds:.0f} s"
     )
     if wanted is not None and total < wanted:
-        errors.print(f"[yellow]note:[/] {data} has only {total:,} of the {wanted:,} tokens asked for")
+        errors.print(
+            f"[yellow]note:[/] {data} has only {total:,} of the {wanted:,} tokens asked for"
+        )
 
 
 collect.__doc__ = (collect.__doc__ or "") + EXAMPLE
@@ -153,7 +156,7 @@ def _print_cost(
     checkpoint: Checkpoint,
     needs: Needs,
     tokens: int | None,
-    passes: object,
+    passes: Passes,
     batch_rows: int,
     *,
     json: bool,

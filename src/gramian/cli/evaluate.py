@@ -43,9 +43,7 @@ def evaluate(
     document: dict[str, Any]
     with bar("evaluating") as advance:
         if against is None:
-            found = perplexity(
-                opened.model, ids, length=length, windows=windows, progress=advance
-            )
+            found = perplexity(opened.model, ids, length=length, windows=windows, progress=advance)
             document = found.to_json()
         else:
             base = open_checkpoint(against, device=device, dtype=dtype)

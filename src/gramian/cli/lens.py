@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gramian.cli.options import Device, Dtype, Force, Json, Seed, amount, bar, console, print_json, waiting
+from gramian.cli.options import (
+    Device,
+    Dtype,
+    Force,
+    Json,
+    Seed,
+    amount,
+    bar,
+    console,
+    print_json,
+    waiting,
+)
 from gramian.errors import GramianError
 
 if TYPE_CHECKING:
@@ -29,7 +40,9 @@ def lens(
     model: Annotated[str, typer.Option(help="The model that the moments are of.")],
     target: Annotated[str, typer.Option(help="Cast to the last or to the next layer.")] = "last",
     kind: Annotated[str, typer.Option(help="affine, or linear as in the paper.")] = "affine",
-    eval_data: Annotated[str | None, typer.Option("--eval", help="Unseen text to judge on.")] = None,
+    eval_data: Annotated[
+        str | None, typer.Option("--eval", help="Unseen text to judge on.")
+    ] = None,
     eval_tokens: Annotated[str, typer.Option(help="Tokens of it.")] = "4k",
     length: Annotated[int, typer.Option(help="Tokens in a window of it.")] = 512,
     exit_agreement: Annotated[float, typer.Option(help="Agreement that early exit keeps.")] = 0.95,

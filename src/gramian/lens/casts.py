@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -65,7 +66,7 @@ def places(checkpoint: Checkpoint, target: Target) -> list[tuple[str, str]]:
         case "last":
             return [(site, "final") for site in residual[:-1]]
         case "next":
-            return list(zip(residual[:-1], residual[1:], strict=True))
+            return list(pairwise(residual))
         case "attn" | "mlp":
             return [(f"{i}.{target}_in", f"{i}.{target}_out") for i in range(blueprint.depth)]
     raise GramianError(f"target {target!r}: expected 'last', 'next', 'attn' or 'mlp'")

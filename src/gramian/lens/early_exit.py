@@ -1,4 +1,4 @@
-"""The early-exit rule: stop at the first layer that is sure enough (arXiv 2303.09435, 2207.07061)."""
+"""The early-exit rule: stop at the first layer that is sure enough (2303.09435, 2207.07061)."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Need, Needs
 
@@ -15,9 +17,7 @@ def needs(checkpoint: Checkpoint, *, submodules: bool = True) -> Needs:
     blueprint = checkpoint.blueprint
     residual = blueprint.residual_sites()
     items = [Need(site, "final", increment=True) for site in residual[:-1]]
-    items += [
-        Need(a, b, increment=True) for a, b in zip(residual[:-1], residual[1:], strict=True)
-    ]
+    items += [Need(a, b, increment=True) for a, b in pairwise(residual)]
     if submodules:
         for layer in blueprint.layers:
             items.append(Need(f"{layer.index}.attn_in", f"{layer.index}.attn_out"))

@@ -50,7 +50,7 @@ def read_prompt(
         raise GramianError("the prompt has no tokens; give some text")
     if not 1 <= top <= checkpoint.blueprint.vocabulary:
         raise GramianError(
-            f"top={top}: expected 1 to {checkpoint.blueprint.vocabulary}, the size of the vocabulary"
+            f"top={top}: expected 1 to {checkpoint.blueprint.vocabulary}, the vocabulary's size"
         )
     sites = [cast.site for cast in casts]
     captured = capture(checkpoint.model, checkpoint.blueprint, [*sites, "final"], ids)

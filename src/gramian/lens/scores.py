@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gramian.lens.casts import check
 from gramian.measures import linearity
@@ -34,7 +35,7 @@ def layer_linearity(checkpoint: Checkpoint, moments: MomentSet) -> tuple[LayerLi
     check(checkpoint, moments)
     residual = checkpoint.blueprint.residual_sites()
     found = []
-    for site, after in zip(residual[:-1], residual[1:], strict=True):
+    for site, after in pairwise(residual):
         step = moments.joint(site, after, fold=FOLDS, increment=True)
         with_sinks = moments.joint(site, after, fold=FOLDS, increment=True, sinks=True)
         whole = step.with_source()

@@ -70,7 +70,9 @@ def load_casts(path: str | Path) -> Casts:
     except (OSError, SafetensorError, ValueError) as error:
         raise GramianError(f"{path} cannot be read as casts: {error}") from error
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise GramianError(f"{path} is not a file of casts; expected one written by gramian lens -o")
+        raise GramianError(
+            f"{path} is not a file of casts; expected one written by gramian lens -o"
+        )
     if header.get("version") != _VERSION:
         raise GramianError(
             f"{path} has version {header.get('version')}, this reads {_VERSION}; use the version "

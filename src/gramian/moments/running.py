@@ -150,7 +150,9 @@ class Running:
             head = None if root is None else root[:PILOT]
             first = staged(source.head(PILOT), head)
             assert first.squares is not None
-            weight = float(len(first.rows)) if head is None else float(head.double() @ head.double())
+            weight = (
+                float(len(first.rows)) if head is None else float(head.double() @ head.double())
+            )
             stream.shift.copy_(stream.shift + pilot(first, weight, first.squares))
         batch = staged(source)
         if self.count > 0 and len(batch.rows) > 1:

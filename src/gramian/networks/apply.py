@@ -125,4 +125,3 @@ def model_card(checkpoint: Checkpoint, plan: Plan, certificate: Certificate) -> 
         f"---\nbase_model: {checkpoint.name}\nlibrary_name: transformers\n---\n\n"
         f"# {Path(checkpoint.name).name}, rewritten by Gramian\n\n{moves}\n\n{certificate}\n"
     )
-

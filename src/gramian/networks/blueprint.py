@@ -1,4 +1,4 @@
-"""The parts of an architecture as data: layers, norms, readers and writers of the residual stream."""
+"""The parts of an architecture as data: layers, norms, readers and writers of the stream."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ class Blueprint:
             return site.kind
         if not 0 <= site.layer < self.depth:
             raise GramianError(
-                f"site {name!r}: this network has layers 0 to {self.depth - 1}; "
-                f"give one of them"
+                f"site {name!r}: this network has layers 0 to {self.depth - 1}; give one of them"
             )
         if site.kind == "resid_post":
             last = site.layer == self.depth - 1

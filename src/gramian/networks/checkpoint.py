@@ -1,4 +1,4 @@
-"""A network that can be opened: its configuration, blueprint, tokenizer and, when asked, weights."""
+"""A network that can be opened: configuration, blueprint, tokenizer and, when asked, weights."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Checkpoint:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def open(  # noqa: A001 - the verb a person expects: gm.open("bundled:smollm2")
+def open(
     model: str | Path, *, device: str = "cpu", dtype: str | torch.dtype = "float32"
 ) -> Checkpoint:
     """Open a causal language model.
@@ -110,8 +110,9 @@ def skeleton(config: Any) -> nn.Module:
     """A causal language model of this configuration on the meta device."""
     from transformers import AutoModelForCausalLM
 
+    factory: Any = AutoModelForCausalLM
     with torch.device("meta"):
-        model: nn.Module = AutoModelForCausalLM.from_config(config)
+        model: nn.Module = factory.from_config(config)
     return model
 
 
@@ -126,7 +127,7 @@ def fingerprint(tensor: torch.Tensor) -> str:
     """SHA-256 of a tensor's dtype, shape and bytes."""
     data = tensor.detach().cpu().contiguous()
     digest = hashlib.sha256(f"{data.dtype}{tuple(data.shape)}".encode())
-    digest.update(memoryview(data.view(torch.uint8).reshape(-1).numpy()))
+    digest.update(data.view(torch.uint8).reshape(-1).numpy().data)
     return digest.hexdigest()
 
 

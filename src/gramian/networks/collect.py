@@ -23,10 +23,10 @@ from gramian.moments import (
 )
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.fold_sums import FoldSums
+from gramian.networks.journal import Journal
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes, plan_passes
 from gramian.networks.pilot import fixed_rule
-from gramian.networks.journal import Journal
 
 Progress = Callable[[int, int | None], None]
 """Called with (tokens done, tokens in all or None) after every batch."""
@@ -248,8 +248,6 @@ def _job(recipe: Recipe, docs: Documents, passes: Passes, settings: Settings) ->
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def batches(
-    checkpoint: Checkpoint, docs: Documents, **settings: Any
-) -> Iterator[Batch]:
+def batches(checkpoint: Checkpoint, docs: Documents, **settings: Any) -> Iterator[Batch]:
     """The batches that :func:`collect` would stream, for evaluation on the same packing."""
     return iter(_packing(checkpoint, docs, _settings(settings)))

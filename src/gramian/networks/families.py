@@ -128,7 +128,9 @@ class _Reader:
     def layer(self, index: int, width: int) -> Layer:
         family, path = self.family, f"{self.family.layers}.{index}"
         attention, mlp = f"{path}.{family.attention}", f"{path}.{family.mlp}"
-        qkv = tuple(self.matrix(f"{path}.{name}", flag=family.attention_flag) for name in family.qkv)
+        qkv = tuple(
+            self.matrix(f"{path}.{name}", flag=family.attention_flag) for name in family.qkv
+        )
         o = self.matrix(f"{path}.{family.o}", flag=family.attention_flag)
         mlp_readers = tuple(
             self.matrix(f"{path}.{name}", flag=family.mlp_flag) for name in family.mlp_readers
@@ -172,9 +174,7 @@ class _Reader:
                 for site, name, matrix in zip("qkv", self.family.qkv, qkv, strict=True)
             }
         fused = f"{path}.{self.family.qkv[0]}"
-        return {
-            site: Tap(fused, "output", z, (i * z, (i + 1) * z)) for i, site in enumerate("qkv")
-        }
+        return {site: Tap(fused, "output", z, (i * z, (i + 1) * z)) for i, site in enumerate("qkv")}
 
     def matrix(self, path: str, *, flag: str | None = None, layout: Layout | None = None) -> Matrix:
         weight = f"{path}.weight" if f"{path}.weight" in self.shapes else path

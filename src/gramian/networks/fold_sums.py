@@ -138,7 +138,9 @@ class FoldSums:
             "apart": self.apart.state(),
             **{f"reservoir {site}": r.state() for site, r in self.reservoirs.items()},
         }
-        state = {f"{part}|{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
+        state = {
+            f"{part}|{name}": t for part, tensors in parts.items() for name, t in tensors.items()
+        }
         state["counts"] = torch.tensor([self.rows, self.sinks])
         return state
 
@@ -169,9 +171,13 @@ class FoldSums:
         row = error.row
         length = batch.ids.shape[1]
         document = int(batch.document.reshape(-1)[row])
-        where = "the token before the text" if document < 0 else (
-            f"document {batch.digests[document][:12]} at offset "
-            f"{int(batch.offset.reshape(-1)[row])}"
+        where = (
+            "the token before the text"
+            if document < 0
+            else (
+                f"document {batch.digests[document][:12]} at offset "
+                f"{int(batch.offset.reshape(-1)[row])}"
+            )
         )
         return GramianError(
             f"the activation at site {error.site} is not finite for {where} (position "

@@ -45,8 +45,15 @@ class Journal:
             tensors, meta = found
             counts = {fold: (int(a), int(b)) for fold, (a, b) in meta["counts"].items()}
             return cls(
-                folder, job, save_every, int(meta["pass"]), int(meta["batch"]), meta["fold"],
-                int(meta["tokens"]), counts, tensors,
+                folder,
+                job,
+                save_every,
+                int(meta["pass"]),
+                int(meta["batch"]),
+                meta["fold"],
+                int(meta["tokens"]),
+                counts,
+                tensors,
             )
         if folder.is_dir():
             if not force and any(folder.iterdir()):

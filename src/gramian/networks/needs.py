@@ -87,7 +87,10 @@ class Needs:
         needs = self.resolved(blueprint)
         full = {need.site for need in needs if need.partner is not None or need.order == "full"}
         diagonal = {place for need in needs for place in (need.site, need.partner) if place} - full
-        return {**dict.fromkeys(sorted(diagonal), "diagonal"), **dict.fromkeys(sorted(full), "full")}
+        return {
+            **dict.fromkeys(sorted(diagonal), "diagonal"),
+            **dict.fromkeys(sorted(full), "full"),
+        }
 
     def pairs(self, blueprint: Blueprint) -> tuple[Pair, ...]:
         """The pairs to accumulate."""

@@ -78,5 +78,8 @@ def statistics_bytes(checkpoint: Checkpoint, needs: Needs) -> int:
 
 def _depth(need: Need) -> tuple[int, str, str]:
     layer = parse(need.site).layer
-    return (-1 if layer is None and need.site == "embed" else 10**9 if layer is None else layer,
-            need.site, need.partner or "")
+    return (
+        -1 if layer is None and need.site == "embed" else 10**9 if layer is None else layer,
+        need.site,
+        need.partner or "",
+    )

@@ -35,7 +35,7 @@ class Plan:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, *moves: Move, evidence: Mapping[str, Any] = {}) -> Plan:  # noqa: B006
+    def of(cls, checkpoint: Checkpoint, *moves: Move, evidence: Mapping[str, Any] = {}) -> Plan:
         """A plan for this checkpoint."""
         return cls(checkpoint.name, checkpoint.digest, moves, dict(evidence))
 
@@ -123,8 +123,9 @@ def _decode(described: Mapping[str, Any], tensors: dict[str, Tensor]) -> Move:
         case "drop_layers":
             return DropLayers(tuple(int(i) for i in described["layers"]))
         case kind:
-            raise GramianError(f"unknown move {kind!r}; this version knows fold_norm, fold_map "
-                               "and drop_layers")
+            raise GramianError(
+                f"unknown move {kind!r}; this version knows fold_norm, fold_map and drop_layers"
+            )
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -61,7 +61,9 @@ class Source:
         return model.to(device)  # type: ignore[no-any-return]
 
     def _load(self, loader: Any, **extra: Any) -> Any:
-        from transformers.utils import logging
+        from transformers.utils import logging as transformers_logging
+
+        logging: Any = transformers_logging
 
         if self.gguf:
             if importlib.util.find_spec("gguf") is None:

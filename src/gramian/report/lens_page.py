@@ -24,7 +24,11 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Variance explained on held-out documents",
         "R²",
-        (("r2_report", "whole layer stack"), ("r2_attn", "attention alone"), ("r2_mlp", "MLP alone")),
+        (
+            ("r2_report", "whole layer stack"),
+            ("r2_attn", "attention alone"),
+            ("r2_mlp", "MLP alone"),
+        ),
     ),
     (
         "Linearity of each layer's step",
@@ -69,12 +73,10 @@ def lens_page(summary: Summary, *, command: str) -> str:
 
     environment = Environment(loader=PackageLoader("gramian.report"), autoescape=True)
     records = summary.layers()
-    figures = []
+    figures: list[str] = []
     for title, axis, curves in CURVES:
         shown = [
-            (key, name)
-            for key, name in curves
-            if key in records[0] and records[0][key] is not None
+            (key, name) for key, name in curves if key in records[0] and records[0][key] is not None
         ]
         if shown:
             figures.append(_figure(records, title, axis, shown, first=not figures))

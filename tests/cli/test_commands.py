@@ -84,6 +84,22 @@ def test_lens_json_has_the_documented_keys(gramian, model, corpus, moments):
     assert set(document["early_exit"]) >= {"agreement", "layers_saved"}
 
 
+def test_lens_replaces_sub_modules(gramian, model, corpus, moments):
+    command = ("lens", moments, "--model", model, "--replace")
+    done = gramian(
+        *command, "--eval", corpus / "b.jsonl", "--eval-tokens", 200, "--length", 32, "--json"
+    )
+    assert done.code == 0, done.err
+    for layer in done.json["layers"]:
+        for branch in ("attn", "mlp"):
+            assert 0 <= layer[f"{branch}_agreement"] <= 1
+            assert layer[f"{branch}_kl"] > 0
+            assert layer[f"{branch}_kl_dropped"] > 0
+    alone = gramian(*command)
+    assert alone.code == 2
+    assert "--eval" in alone.err
+
+
 def test_lens_prints_tables_and_writes_a_page_and_casts(gramian, model, moments, tmp_path):
     from gramian.lens import load_casts
 

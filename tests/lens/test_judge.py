@@ -140,3 +140,35 @@ def test_prompts_that_cannot_be_read(opened, moments):
         lens.read_prompt(opened, casts, "")
     with pytest.raises(GramianError, match="top=0"):
         lens.read_prompt(opened, casts, "w1", top=0)
+
+
+def test_a_replaced_branch_equals_the_network_with_that_matrix(opened, moments, fresh):
+    """Write the cast of an MLP by hand into a forward pass and compare one layer's score."""
+    casts = lens.solve(opened, moments, target="mlp")
+    packing = lens.unseen(opened, moments, fresh, tokens=200, length=32)
+    scores = lens.judge_branches(opened, casts, packing, rule=moments.recipe.rows)
+    assert [score.site for score in scores] == [f"{i}.mlp_in" for i in range(3)]
+    layer = opened.model.model.layers[1]
+    agreed: dict[str, list[torch.Tensor]] = {"cast": [], "dropped": []}
+    for batch in packing:
+        keep = batch.mask.clone()
+        keep[:, 0] = False
+        with torch.no_grad():
+            whole = opened.model(batch.ids, attention_mask=batch.mask.long()).logits[keep]
+        for name in agreed:
+            real = layer.mlp.forward
+            layer.mlp.forward = (
+                (lambda x: casts["1.mlp_in"].map(x.double()).float())
+                if name == "cast"
+                else torch.zeros_like
+            )
+            try:
+                with torch.no_grad():
+                    other = opened.model(batch.ids, attention_mask=batch.mask.long()).logits[keep]
+            finally:
+                layer.mlp.forward = real
+            agreed[name].append((other.argmax(-1) == whole.argmax(-1)).double())
+    assert scores[1].agreement == pytest.approx(float(torch.cat(agreed["cast"]).mean()))
+    assert scores[1].agreement_dropped == pytest.approx(float(torch.cat(agreed["dropped"]).mean()))
+    with pytest.raises(GramianError, match="attn or mlp"):
+        lens.judge_branches(opened, lens.solve(opened, moments), packing, rule=moments.recipe.rows)

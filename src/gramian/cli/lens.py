@@ -22,7 +22,7 @@ from gramian.cli.options import (
 from gramian.errors import GramianError
 
 if TYPE_CHECKING:
-    from gramian.lens import Casts, Judgement
+    from gramian.lens import BranchScore, Casts, Judgement
     from gramian.moments import MomentSet
     from gramian.networks import Checkpoint
 
@@ -45,6 +45,10 @@ def lens(
     ] = None,
     eval_tokens: Annotated[str, typer.Option(help="Tokens of it.")] = "4k",
     length: Annotated[int, typer.Option(help="Tokens in a window of it.")] = 512,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="With --eval: put casts in place of attention and MLP."),
+    ] = False,
     exit_agreement: Annotated[float, typer.Option(help="Agreement that early exit keeps.")] = 0.95,
     prompt: Annotated[str | None, typer.Option(help="Read every layer on this text.")] = None,
     top: Annotated[int, typer.Option(help="Tokens per layer and position.")] = 5,
@@ -87,13 +91,24 @@ def lens(
         judgement = _judge(
             checkpoint, found, casts, eval_data, amount(eval_tokens, "--eval-tokens"), length, seed
         )
+    branches = _branches(checkpoint, found, kind)
+    if replace and (judgement is None or not branches):
+        raise GramianError(
+            "--replace needs --eval TEXT, and moments that were collected with --for lens"
+        )
+    replaced = {
+        name: _replace(checkpoint, found, maps, str(eval_data), eval_tokens, length, seed)
+        for name, maps in branches.items()
+        if replace
+    }
     summary = Summary.of(
         found,
         casts,
         layer_linearity(checkpoint, found),
-        _branches(checkpoint, found, kind),
+        branches,
         judgement,
         early_exit(judgement, agreement=exit_agreement, length=length) if judgement else None,
+        replaced,
     )
     if plot is not None:
         from gramian.report.lens_page import write_lens_page
@@ -138,6 +153,26 @@ def _judge(
             advance(done)
 
         return judge(checkpoint, casts, batches, rule=moments.recipe.rows, progress=progress)
+
+
+def _replace(
+    checkpoint: Checkpoint,
+    moments: MomentSet,
+    casts: Casts,
+    data: str,
+    tokens: str,
+    length: int,
+    seed: int,
+) -> tuple[BranchScore, ...]:
+    from gramian.data import documents
+    from gramian.lens import judge_branches, unseen
+
+    wanted = amount(tokens, "--eval-tokens")
+    batches = unseen(checkpoint, moments, documents(data), tokens=wanted, length=length, seed=seed)
+    with bar(f"replacing {casts.target}") as advance:
+        return judge_branches(
+            checkpoint, casts, batches, rule=moments.recipe.rows, progress=advance
+        )
 
 
 def _branches(checkpoint: Checkpoint, moments: MomentSet, kind: str) -> dict[str, Casts]:

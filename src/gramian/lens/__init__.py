@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gramian.lens.branches import BranchScore, judge_branches
 from gramian.lens.casts import Cast, Casts, solve
 from gramian.lens.early_exit import EarlyExit, early_exit
 from gramian.lens.judge import Judgement, LayerScore, judge
@@ -13,6 +14,7 @@ from gramian.lens.summary import Summary
 from gramian.lens.unseen import unseen
 
 __all__ = [
+    "BranchScore",
     "Cast",
     "Casts",
     "EarlyExit",
@@ -23,6 +25,7 @@ __all__ = [
     "Summary",
     "early_exit",
     "judge",
+    "judge_branches",
     "layer_linearity",
     "load_casts",
     "needs",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from gramian.lens.branches import BranchScore
 from gramian.lens.casts import Casts
 from gramian.lens.early_exit import EarlyExit
 from gramian.lens.judge import Judgement
@@ -24,6 +26,8 @@ class Summary:
     """``attn`` and ``mlp``: casts of the sub-modules."""
     judgement: Judgement | None = None
     exit: EarlyExit | None = None
+    replaced: Mapping[str, tuple[BranchScore, ...]] = field(default_factory=dict)
+    """``attn`` and ``mlp``: the network with that branch of a layer replaced by its cast."""
 
     @classmethod
     def of(
@@ -34,11 +38,12 @@ class Summary:
         branches: dict[str, Casts],
         judgement: Judgement | None = None,
         exit: EarlyExit | None = None,
+        replaced: Mapping[str, tuple[BranchScore, ...]] | None = None,
     ) -> Summary:
         """Put together; the fit used the rows of ``train`` and ``select``."""
         counts = moments.counts
         fit = sum(counts[fold]["rows"] for fold in ("train", "select"))
-        return cls(casts.model, fit, casts, linearity, branches, judgement, exit)
+        return cls(casts.model, fit, casts, linearity, branches, judgement, exit, replaced or {})
 
     def layers(self) -> list[dict[str, Any]]:
         """One record per layer; without judged text the scores on text are None."""
@@ -56,6 +61,9 @@ class Summary:
             }
             for branch, maps in self.branches.items():
                 record[f"r2_{branch}"] = maps.casts[i].r2
+            for branch, scores in self.replaced.items():
+                for name in REPLACED:
+                    record[f"{branch}_{name}"] = getattr(scores[i], name)
             records.append(record)
         return records
 
@@ -90,3 +98,4 @@ JUDGED = (
     "surprisal",
     "surprisal_identity",
 )
+REPLACED = ("agreement", "agreement_dropped", "kl", "kl_dropped")

@@ -31,6 +31,16 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
     (
+        "Agreement with the attention or the MLP of one layer replaced by its cast",
+        "share of tokens",
+        (
+            ("attn_agreement", "attention replaced"),
+            ("attn_agreement_dropped", "attention dropped"),
+            ("mlp_agreement", "MLP replaced"),
+            ("mlp_agreement_dropped", "MLP dropped"),
+        ),
+    ),
+    (
         "Linearity of each layer's step",
         "score",
         (
@@ -42,7 +52,7 @@ CURVES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 )
 """Title, y axis, and (record key, name) of every curve; a curve without figures is left out."""
 
-COLOURS = ("#2563eb", "#9ca3af", "#d97706")
+COLOURS = ("#2563eb", "#9ca3af", "#d97706", "#a855f7")
 
 
 def write_lens_page(summary: Summary, path: str | Path, *, command: str, force: bool) -> None:

@@ -30,6 +30,15 @@ def lens_tables(summary: Summary) -> list[Table]:
         }
         title = f"against the full network on {summary.judgement.tokens:,} unseen tokens"
         tables.append(_layer_table(title, records, judged, 3))
+    for branch in summary.replaced:
+        columns = {
+            "agree": f"{branch}_agreement",
+            "dropped": f"{branch}_agreement_dropped",
+            "KL": f"{branch}_kl",
+            "dropped KL": f"{branch}_kl_dropped",
+        }
+        title = f"{BRANCHES[branch]} of one layer replaced by its cast, or dropped"
+        tables.append(_layer_table(title, records, columns, 3))
     linear = {
         "linearity": "linearity",
         "with sinks": "linearity_with_sinks",
@@ -38,6 +47,9 @@ def lens_tables(summary: Summary) -> list[Table]:
     }
     tables.append(_layer_table("linearity of each layer's step", records, linear, 4))
     return tables
+
+
+BRANCHES = {"attn": "the attention", "mlp": "the MLP"}
 
 
 def _layer_table(

@@ -45,7 +45,8 @@ $(VENV)/.docs: $(VENV)/.demo
 demo: $(VENV)/.demo
 	$(BIN)/gramian collect bundled:smollm2 --data bundled:pydocs --for lens --tokens 32k \
 		-o smollm2.moments --force
-	$(BIN)/gramian lens smollm2.moments --model bundled:smollm2 --plot lens.html --force
+	$(BIN)/gramian lens smollm2.moments --model bundled:smollm2 --eval bundled:pydocs \
+		--eval-tokens 2k --plot lens.html --force
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -66,10 +66,11 @@ class Source:
         logging: Any = transformers_logging
 
         if self.gguf:
-            if importlib.util.find_spec("gguf") is None:
-                raise GramianError(
-                    f"reading {self.name} needs the gguf package: pip install 'gramian[gguf]'"
-                )
+            for package in ("gguf", "accelerate"):
+                if importlib.util.find_spec(package) is None:
+                    raise GramianError(
+                        f"reading {self.name} needs {package}: pip install 'gramian[gguf]'"
+                    )
             extra["gguf_file"] = self.gguf
         bars = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()

@@ -130,8 +130,12 @@ def _figure(
         font={"color": "#6b7280"},
     )
     figure.update_xaxes(gridcolor="rgba(128,128,128,0.25)", zeroline=False)
+    if axis == "nats":
+        figure.update_yaxes(type="log")
     figure.update_yaxes(gridcolor="rgba(128,128,128,0.25)", zeroline=False)
     html: str = figure.to_html(
-        full_html=False, include_plotlyjs=first, config={"responsive": True, "displaylogo": False}
+        full_html=False,
+        include_plotlyjs=first,
+        config={"responsive": True, "displayModeBar": False},
     )
     return html

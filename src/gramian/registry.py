@@ -48,7 +48,8 @@ def method(name: str, *, job: str, paper: str) -> Callable[[F], F]:
             )
         if not function.__doc__:
             raise GramianError(f"method {name!r}: {where} has no docstring; write one")
-        summary = function.__doc__.strip().splitlines()[0].rstrip(".")
+        paragraph = function.__doc__.strip().split("\n\n")[0]
+        summary = " ".join(paragraph.split()).rstrip(".").replace("``", "`")
         _METHODS[name] = Method(name, job, paper, summary, where)
         return function
 

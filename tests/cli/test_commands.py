@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests import tiny
@@ -184,6 +186,11 @@ def test_methods_are_listed(gramian):
     assert {"mat", "ridge", "procrustes", "linearity", "effective_rank"} <= names
     assert all(method["paper"] for method in done.json)
     assert "2303.09435" in gramian("methods").out
+
+
+def test_the_page_of_methods_is_the_registry(gramian):
+    page = (Path(__file__).parents[2] / "docs" / "methods.md").read_text()
+    assert gramian("methods", "--markdown").out in page
 
 
 @pytest.mark.parametrize("command", ["collect", "lens", "add", "info", "evaluate", "methods"])

@@ -121,6 +121,18 @@ def methods_table(found: Sequence[Method]) -> Table:
     return table
 
 
+def methods_markdown(found: Sequence[Method]) -> str:
+    """The registered methods as the table of docs/methods.md."""
+    lines = ["| job | method | paper | function | what it does |", "|---|---|---|---|---|"]
+    for item in found:
+        paper = item.paper
+        if paper[:4].isdigit() and "." in paper:
+            paper = f"[{paper}](https://arxiv.org/abs/{paper})"
+        cells = (item.job, item.name, paper, f"`{item.function}`", item.summary.replace("|", r"\|"))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def _number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 

@@ -7,10 +7,11 @@ from gramian.networks.blueprint import Blueprint
 from gramian.networks.capture import Captured, capture
 from gramian.networks.certificate import Certificate
 from gramian.networks.checkpoint import Checkpoint, open
-from gramian.networks.collect import Settings, collect
+from gramian.networks.collect import collect
 from gramian.networks.moves import DropLayers, FoldMap, FoldNorm, Move
 from gramian.networks.needs import Cost, Need, Needs, linears
 from gramian.networks.plan import Plan
+from gramian.networks.settings import Settings
 
 __all__ = [
     "Blueprint",

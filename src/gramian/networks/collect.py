@@ -12,14 +12,11 @@ from typing import Any
 import torch
 
 from gramian.data import Batch, Documents, Packing
-from gramian.data.chat import ChatTemplate
 from gramian.errors import GramianError
 from gramian.moments import (
     MomentSet,
     MomentSetWriter,
     Recipe,
-    RowRule,
-    Shares,
 )
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.fold_sums import FoldSums
@@ -27,29 +24,10 @@ from gramian.networks.journal import Journal
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes, plan_passes
 from gramian.networks.pilot import fixed_rule
+from gramian.networks.settings import Settings
 
 Progress = Callable[[int, int | None], None]
 """Called with (tokens done, tokens in all or None) after every batch."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to collect. Everything here is part of what the result is."""
-
-    tokens: int | None = None
-    length: int = 512
-    batch_rows: int = 2048
-    seed: int = 0
-    shares: Shares = Shares()
-    rule: RowRule = RowRule()
-    precision: str = "float32"
-    storage: str = "float64"
-    chat_template: ChatTemplate = "off"
-    thinking: bool | None = None
-    reservoir: int = 0
-    """Raw rows kept per site and fold; 0 keeps none."""
-    sink_rows: int = 512
-    """Sink rows kept as they are before they become moments; 0 keeps no raw row of any kind."""
 
 
 def collect(

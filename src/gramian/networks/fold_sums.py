@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,9 +21,7 @@ from gramian.networks.capture import capture
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
 from gramian.networks.rows import sink_rows
-
-if TYPE_CHECKING:
-    from gramian.networks.collect import Settings
+from gramian.networks.settings import Settings
 
 
 class FoldSums:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.maps import map_from
+from gramian.maps.document import load_document, save_document, under
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.moves import DropLayers, FoldMap, FoldNorm, Move
 
-_FORMAT = "gramian-plan"
-_VERSION = 1
+_KIND, _VERSION = "gramian-plan", 1
 
 
 @dataclass(frozen=True)
@@ -47,28 +43,18 @@ class Plan:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write to one safetensors file: moves as JSON in the header, maps as tensors."""
-        target = Path(path)
-        if target.exists() and not force:
-            raise GramianError(f"{target} exists; give another path or force=True")
         moves, tensors = [], {}
         for i, move in enumerate(self.moves):
             described, own = _encode(move)
             moves.append(described)
-            tensors.update({f"{i}.{name}": t.contiguous() for name, t in own.items()})
-        header = {
-            "format": _FORMAT,
-            "version": _VERSION,
+            tensors.update({f"{i}.{name}": tensor for name, tensor in own.items()})
+        document = {
             "model": self.model,
             "weights": self.weights,
             "moves": moves,
             "evidence": dict(self.evidence),
         }
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            save_file(tensors, temporary, metadata={_FORMAT: json.dumps(header)})
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        save_document(path, _KIND, _VERSION, document, tensors, force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -78,22 +64,10 @@ class Plan:
         ------
         GramianError : not a plan, another version, or a damaged file.
         """
-        try:
-            with safe_open(str(path), framework="pt") as file:
-                header = json.loads((file.metadata() or {}).get(_FORMAT, "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, ValueError) as error:
-            raise GramianError(f"{path} cannot be read as a plan: {error}") from error
-        if not isinstance(header, dict) or header.get("format") != _FORMAT:
-            raise GramianError(f"{path} is not a plan; expected a file written by Plan.save")
-        if header.get("version") != _VERSION:
-            raise GramianError(
-                f"{path} is a plan of version {header.get('version')}, this reads {_VERSION}; "
-                "install the version of gramian that wrote it"
-            )
+        header, tensors = load_document(path, _KIND, _VERSION)
         try:
             moves = tuple(
-                _decode(described, _under(tensors, f"{i}."))
+                _decode(described, under(tensors, f"{i}."))
                 for i, described in enumerate(header["moves"])
             )
             return cls(
@@ -126,11 +100,3 @@ def _decode(described: Mapping[str, Any], tensors: dict[str, Tensor]) -> Move:
             raise GramianError(
                 f"unknown move {kind!r}; this version knows fold_norm, fold_map and drop_layers"
             )
-
-
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }

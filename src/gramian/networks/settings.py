@@ -1,0 +1,28 @@
+"""How to collect: everything that the result depends on beside the model and the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gramian.data.chat import ChatTemplate
+from gramian.moments import RowRule, Shares
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to collect. Everything here is part of what the result is."""
+
+    tokens: int | None = None
+    length: int = 512
+    batch_rows: int = 2048
+    seed: int = 0
+    shares: Shares = Shares()
+    rule: RowRule = RowRule()
+    precision: str = "float32"
+    storage: str = "float64"
+    chat_template: ChatTemplate = "off"
+    thinking: bool | None = None
+    reservoir: int = 0
+    """Raw rows kept per site and fold; 0 keeps none."""
+    sink_rows: int = 512
+    """Sink rows kept as they are before they become moments; 0 keeps no raw row of any kind."""

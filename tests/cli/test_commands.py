@@ -283,6 +283,54 @@ def test_moments_of_another_model(gramian, moments, tmp_path):
     assert "collect them on this model" in done.err
 
 
+def test_a_damaged_model(gramian, corpus, tmp_path):
+    folder = tiny.save(tmp_path / "cut")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    done = gramian("evaluate", folder, "--data", corpus / "a.jsonl", "--length", 32)
+    assert done.code == 2
+    assert "cannot open the model" in done.err
+
+
+def test_a_model_that_sees_later_tokens_has_no_perplexity(gramian, corpus, tmp_path):
+    from transformers import BertConfig, BertForMaskedLM
+
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    BertForMaskedLM(BertConfig(vocab_size=97, **shape)).save_pretrained(tmp_path / "bert")
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    tiny.tokenizer().save_pretrained(tmp_path / "bert")
+    assert isinstance(AutoTokenizer.from_pretrained(tmp_path / "bert"), PreTrainedTokenizerFast)
+    done = gramian("evaluate", tmp_path / "bert", "--data", corpus / "a.jsonl", "--length", 32)
+    assert done.code == 2
+    assert "not a causal" in done.err
+
+
+def test_dry_runs_refuse_what_the_run_would(gramian, model):
+    for wrong in (("--tokens", 0), ("--length", 1), ("--shares", "1,2"), ("--batch-rows", 0)):
+        done = gramian("collect", model, "--data", "a.txt", "--dry-run", *wrong)
+        assert done.code == 2, wrong
+
+
+def test_shares_of_the_folds(gramian, model, corpus, tmp_path):
+    done = gramian(
+        "collect",
+        model,
+        "--data",
+        corpus / "a.jsonl",
+        *SMALL,
+        "-o",
+        tmp_path / "m",
+        "--shares",
+        "0.5,0.25,0.25",
+    )
+    assert done.code == 0, done.err
+    from gramian.moments import MomentSet
+
+    counts = MomentSet.open(tmp_path / "m").counts
+    assert [counts[fold]["tokens"] for fold in counts] == [1500, 750, 750]
+
+
 def test_damaged_moments(gramian, moments):
     part = next(moments.glob("site*.safetensors"))
     data = bytearray(part.read_bytes())

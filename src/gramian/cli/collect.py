@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +27,9 @@ from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes
 
+if TYPE_CHECKING:
+    from gramian.moments import Shares
+
 EXAMPLE = """
 Example:
 
@@ -47,6 +50,9 @@ def collect(
     rows: Annotated[int, typer.Option(help="Raw rows to keep per site and fold.")] = 0,
     no_rows: Annotated[bool, typer.Option("--no-rows", help="Keep no raw row at all.")] = False,
     sinks: Annotated[bool, typer.Option(help="Keep sink rows apart.")] = True,
+    shares: Annotated[
+        str, typer.Option(help="Shares of the folds train, select and report.")
+    ] = "0.8,0.1,0.1",
     text_field: Annotated[str, typer.Option(help="Field of a record with the text.")] = "text",
     chat_template: Annotated[str, typer.Option(help="off, or auto for the model's own.")] = "off",
     thinking: Annotated[bool | None, typer.Option("--thinking/--no-thinking")] = None,
@@ -63,6 +69,7 @@ def collect(
     from gramian.networks import collect as run
     from gramian.networks import open as open_checkpoint
     from gramian.networks.passes import plan_passes
+    from gramian.networks.settings import Settings
 
     started = time.monotonic()
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
@@ -71,6 +78,8 @@ def collect(
     needs = needs_for(checkpoint, purpose)
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
+    parts = fold_shares(shares)
+    Settings(tokens=wanted, length=length, batch_rows=batch_rows, reservoir=rows, shares=parts)
     if dry_run:
         passes = plan_passes(checkpoint, needs, budget)
         _print_cost(checkpoint, needs, wanted, passes, batch_rows, json=json)
@@ -100,6 +109,7 @@ def collect(
             length=length,
             batch_rows=batch_rows,
             seed=seed,
+            shares=parts,
             rule=RowRule() if sinks else RowRule(first=False, factor=None),
             storage=storage,
             reservoir=rows,
@@ -131,6 +141,25 @@ def collect(
 
 
 collect.__doc__ = (collect.__doc__ or "") + EXAMPLE
+
+
+def fold_shares(text: str) -> Shares:
+    """Read ``0.8,0.1,0.1``.
+
+    Raises
+    ------
+    GramianError : not three positive numbers that sum to 1.
+    """
+    from gramian.moments import Shares
+
+    try:
+        train, select, report = (float(part) for part in text.split(","))
+    except ValueError:
+        raise GramianError(
+            f"--shares {text!r}: expected three numbers for train, select and report, such as "
+            "0.8,0.1,0.1"
+        ) from None
+    return Shares(train, select, report)
 
 
 def needs_for(checkpoint: Checkpoint, purpose: str) -> Needs:

@@ -31,7 +31,7 @@ def evaluate(
     import torch
 
     from gramian.data import documents
-    from gramian.evaluate import compare, perplexity, size
+    from gramian.evaluate import check_causal, compare, perplexity, size
     from gramian.networks import open as open_checkpoint
 
     opened = open_checkpoint(model, device=device, dtype=dtype)
@@ -40,6 +40,7 @@ def evaluate(
     text = documents(data, text_field=text_field).joined()
     encoded = opened.tokenizer(text, add_special_tokens=False, verbose=False)
     ids = torch.tensor(encoded["input_ids"])
+    check_causal(opened.model, ids, model)
     document: dict[str, Any]
     with bar("evaluating") as advance:
         if against is None:

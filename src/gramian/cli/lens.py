@@ -69,6 +69,8 @@ def lens(
     for written in (out, plot):
         if written is not None and written.exists() and not force:
             raise GramianError(f"{written} exists; choose another name or pass --force")
+    if not 0 < exit_agreement <= 1:
+        raise GramianError(f"--exit-agreement {exit_agreement}: expected a share in (0, 1]")
     found = MomentSet.open(moments)
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
     with waiting(f"reading the weights of {model}"):

@@ -147,3 +147,27 @@ def check_number(value: float, name: str, window: int, count: int, length: int) 
             f"the {name} gives NaN logits in window {window} of {count} (tokens {first} to "
             f"{first + length - 1}); load it in float32 or bfloat16, or check its weights"
         )
+
+
+def check_causal(model: nn.Module, ids: Tensor, name: str) -> None:
+    """Refuse a model whose early predictions change with a later token: it sees what it is
+    scored on, and its perplexity would mean nothing.
+
+    Raises
+    ------
+    GramianError : it does.
+    """
+    head = ids[:16].reshape(1, -1).clone()
+    if head.shape[1] < 2:
+        return
+    other = head.clone()
+    other[0, -1] = head[0, 0] if head[0, 0] != head[0, -1] else (head[0, -1] + 1) % head.max()
+    with reading(model):
+        before, after = (
+            logits_of(model, rows.to(device_of(model)))[0, :-1].double() for rows in (head, other)
+        )
+    if bool((before - after).abs().max() > 1e-5 * before.abs().max()):
+        raise GramianError(
+            f"{name} is not a causal language model: its prediction at one position depends on "
+            "later tokens, so it has no perplexity"
+        )

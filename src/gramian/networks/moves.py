@@ -156,6 +156,12 @@ class DropLayers:
     layers: tuple[int, ...]
     kind: ClassVar[str] = "drop_layers"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.layers, tuple) or not all(isinstance(i, int) for i in self.layers):
+            raise GramianError(
+                f"DropLayers({self.layers!r}): expected a tuple of layer numbers, such as (3, 4)"
+            )
+
     def rewrite(self, draft: Draft) -> Draft:
         plan = draft.blueprint
         gone = set(self.layers)

@@ -13,6 +13,7 @@ from gramian.errors import GramianError
 from gramian.maps import map_from
 from gramian.maps.document import load_document, save_document, under
 from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.draft import Draft
 from gramian.networks.moves import DropLayers, FoldMap, FoldNorm, Move
 
 _KIND, _VERSION = "gramian-plan", 1
@@ -32,11 +33,21 @@ class Plan:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, *moves: Move, evidence: Mapping[str, Any] = {}) -> Plan:
-        """A plan for this checkpoint."""
+        """A plan for this checkpoint; nothing is changed.
+
+        Raises
+        ------
+        GramianError : the network cannot take one of the moves.
+        """
+        draft = Draft.of(checkpoint)
+        for move in moves:
+            draft = move.rewrite(draft)
         return cls(checkpoint.name, checkpoint.digest, moves, dict(evidence))
 
     def __str__(self) -> str:
-        lines = [f"Plan for {self.model} ({len(self.moves)} moves; nothing is changed yet)"]
+        lines = [
+            f"Plan for {self.model} ({len(self.moves)} move{'s' * (len(self.moves) != 1)}; nothing is changed yet)"
+        ]
         lines += [f"  {i + 1}. {move.describe()}" for i, move in enumerate(self.moves)]
         lines += [f"  {key}: {value}" for key, value in self.evidence.items()]
         return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gramian.data.chat import ChatTemplate
+from gramian.errors import GramianError
 from gramian.moments import RowRule, Shares
 
 
@@ -26,3 +27,11 @@ class Settings:
     """Raw rows kept per site and fold; 0 keeps none."""
     sink_rows: int = 512
     """Sink rows kept as they are before they become moments; 0 keeps no raw row of any kind."""
+
+    def __post_init__(self) -> None:
+        least = {"length": 2, "batch_rows": 1, "reservoir": 0, "sink_rows": 0}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise GramianError(f"{name} is {getattr(self, name)}, expected at least {low}")
+        if self.tokens is not None and self.tokens < 1:
+            raise GramianError(f"tokens is {self.tokens}, expected at least 1, or None for all")

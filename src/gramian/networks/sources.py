@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from gramian.errors import GramianError
@@ -78,7 +79,7 @@ class Source:
             return loader(
                 self.location, trust_remote_code=False, local_files_only=self.local, **extra
             )
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise GramianError(
                 f"cannot open the model {self.name}: {str(error).splitlines()[0]}; expected a "
                 "folder with config.json and .safetensors files, a .gguf file, "

@@ -45,9 +45,8 @@ class Plan:
         return cls(checkpoint.name, checkpoint.digest, moves, dict(evidence))
 
     def __str__(self) -> str:
-        lines = [
-            f"Plan for {self.model} ({len(self.moves)} move{'s' * (len(self.moves) != 1)}; nothing is changed yet)"
-        ]
+        count = "1 move" if len(self.moves) == 1 else f"{len(self.moves)} moves"
+        lines = [f"Plan for {self.model} ({count}; nothing is changed yet)"]
         lines += [f"  {i + 1}. {move.describe()}" for i, move in enumerate(self.moves)]
         lines += [f"  {key}: {value}" for key, value in self.evidence.items()]
         return "\n".join(lines)

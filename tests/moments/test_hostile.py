@@ -58,6 +58,7 @@ HOSTILE: dict[str, tuple[Callable[[Index], object], str]] = {
         lambda i: part(i)["tensors"]["train.rows.scatter"].update(dtype="F32"),
         "'train.rows.scatter' is there without 'train.rows.scatter.scale'",
     ),
+    "other storage": (lambda i: i.update(storage="float32"), "the index says storage float32"),
     "extra tensor": (
         lambda i: part(i)["tensors"].update({"train.more": {"dtype": "F64", "shape": [1]}}),
         "unexpected tensor 'train.more' in a site",

@@ -106,6 +106,17 @@ class Index:
         index.check(where)
         return index
 
+    def _check_storage(self, part: Part, where: str) -> None:
+        """Full scatters and cross scatters must be stored as the index says."""
+        other = "F32" if self.storage == "float64" else "F64"
+        full = (".cross", ".scatter") if part.order == "full" else (".cross",)
+        for name, spec in part.tensors.items():
+            if name.endswith(full) and spec.dtype == other:
+                raise GramianError(
+                    f"{where}: {part.file} stores {name!r} as {spec.dtype}, but the index says "
+                    f"storage {self.storage}"
+                )
+
     def check(self, where: str) -> None:
         """Refuse an index whose parts contradict each other.
 
@@ -128,6 +139,7 @@ class Index:
             unknown = sorted(set(part.counts) - set(self.folds))
             if unknown:
                 raise GramianError(f"{where}: {part.file} holds the uncounted fold {unknown[0]!r}")
+            self._check_storage(part, where)
             if part.kind != "pair":
                 continue
             x, y = part.names

@@ -76,6 +76,7 @@ def bar(label: str, total: int | None = None) -> Iterator[Advance]:
         TimeRemainingColumn(),
         console=errors,
         transient=True,
+        disable=not errors.is_terminal,
     ) as progress:
         task = progress.add_task(label, total=total)
 

@@ -55,7 +55,9 @@ BRANCHES = {"attn": "the attention", "mlp": "the MLP"}
 def _layer_table(
     title: str, records: Sequence[dict[str, Any]], columns: dict[str, str], digits: int
 ) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(
+        title=title, title_justify="left", header_style="bold", min_width=min(len(title), 79)
+    )
     table.add_column("site", no_wrap=True)
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
@@ -64,14 +66,14 @@ def _layer_table(
     return table
 
 
-def prompt_grid(reading: PromptReading, *, columns: int = 6) -> list[Table]:
+def prompt_grid(reading: PromptReading, *, columns: int = 5) -> list[Table]:
     """Layer by position: the first token of the cast over that of the identity."""
     tables = []
     positions = len(reading.tokens)
     for start in range(0, positions, columns):
         shown = range(start, min(start + columns, positions))
         table = Table(header_style="bold", show_lines=False)
-        table.add_column("site")
+        table.add_column("site", no_wrap=True)
         for position in shown:
             table.add_column(f"{position}: {_visible(reading.tokens[position])}")
         sites = list(dict.fromkeys(guess.site for guess in reading.cast))
@@ -91,7 +93,8 @@ def prompt_top(reading: PromptReading, position: int) -> Table:
         title_justify="left",
         header_style="bold",
     )
-    for name in ("site", "cast", "identity"):
+    table.add_column("site", no_wrap=True)
+    for name in ("cast", "identity"):
         table.add_column(name)
     pairs = zip(reading.cast, reading.identity, strict=True)
     for cast, identity in pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -79,6 +79,7 @@ def solve(
     *,
     target: Target = "last",
     kind: Kind = "affine",
+    lambdas: Sequence[float] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Casts:
     """Cast every layer's residual stream to the last (or next) layer, by least squares.
@@ -92,6 +93,7 @@ def solve(
     target : ``last`` (input of the final norm), ``next`` (one layer on), ``attn`` or ``mlp``
         (from what the branch reads to what it adds).
     kind : ``linear`` as in the paper (no intercept), or ``affine``.
+    lambdas : the grid of the ridge, relative to the median eigenvalue; ``(0,)`` fits without one.
 
     Raises
     ------
@@ -109,7 +111,11 @@ def solve(
     for done, (source, goal) in enumerate(wanted):
         folds = {fold: moments.joint(source, goal, fold=fold, increment=residual) for fold in FOLDS}
         solution = ridge(
-            folds["train"], folds["select"], folds["report"], intercept=kind == "affine"
+            folds["train"],
+            folds["select"],
+            folds["report"],
+            intercept=kind == "affine",
+            lambdas=lambdas,
         )
         map_, evidence = solution.map, solution.evidence
         if residual:

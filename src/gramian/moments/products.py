@@ -16,6 +16,8 @@ from torch import Tensor
 
 SMALL = 1 << 17
 """Numbers that one thread handles at a time."""
+TILE = 128
+"""Side of the tiles in which a triangle is mirrored."""
 
 
 class _Routines(NamedTuple):
@@ -162,8 +164,26 @@ def combine(coefficients: Tensor, rows: Tensor) -> Tensor:
 
 def symmetric(lower: Tensor) -> Tensor:
     """The full symmetric matrix whose lower triangle is given, as a new tensor."""
-    full = torch.tril(lower)
-    return full + torch.tril(full, -1).T
+    if lower.device.type != "cpu":
+        full = torch.tril(lower)
+        return full + torch.tril(full, -1).T
+    full = torch.empty_like(lower)
+    source, out = lower.numpy(), full.numpy()
+    edges = [slice(start, start + TILE) for start in range(0, len(source), TILE)]
+    tiles = [(i, j) for i in range(len(edges)) for j in range(i + 1)]
+
+    def one(index: int) -> None:
+        i, j = tiles[index]
+        rows, columns = edges[i], edges[j]
+        tile = source[rows, columns]
+        if i == j:
+            tile = np.tril(tile)
+            tile = tile + np.tril(tile, -1).T
+        out[rows, columns] = tile
+        out[columns, rows] = tile.T
+
+    parallel(one, len(tiles))
+    return full
 
 
 def as_rows(rows: Any) -> Tensor:

@@ -37,8 +37,8 @@ class Store(Protocol):
     def put(self, part: Part, tensors: Mapping[str, Tensor]) -> tuple[int, str]:
         """Store one part; its size in bytes and its SHA-256."""
 
-    def parts(self) -> Parts:
-        """Read access to what has been put."""
+    def held(self, part: Part) -> Mapping[str, Tensor]:
+        """The tensors of a part that has been put, to be put again with more; never changed."""
 
     def finish(self, index: Index) -> Parts:
         """Complete the set; nothing can be put afterwards."""
@@ -48,17 +48,17 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Keeps every tensor in memory."""
+    """Keeps every tensor in memory, as it is given: moments are values that nobody changes."""
 
     def __init__(self) -> None:
         self._tensors: dict[str, dict[str, Tensor]] = {}
 
     def put(self, part: Part, tensors: Mapping[str, Tensor]) -> tuple[int, str]:
-        self._tensors[part.file] = {name: t.detach().cpu().clone() for name, t in tensors.items()}
+        self._tensors[part.file] = {name: t.detach().cpu() for name, t in tensors.items()}
         return sum(spec.nbytes for spec in part.tensors.values()), "0" * 64
 
-    def parts(self) -> Parts:
-        return MemoryParts(self._tensors)
+    def held(self, part: Part) -> Mapping[str, Tensor]:
+        return self._tensors[part.file]
 
     def finish(self, index: Index) -> Parts:
         return MemoryParts(self._tensors)
@@ -146,8 +146,9 @@ class FolderStore:
         except OSError as error:
             raise GramianError(f"cannot write {self.work / part.file}: {error}") from error
 
-    def parts(self) -> Parts:
-        return FolderParts(self.work, lazy_hash=False)
+    def held(self, part: Part) -> Mapping[str, Tensor]:
+        files = FolderParts(self.work, lazy_hash=False)
+        return {name: files.tensor(part, name) for name in part.tensors}
 
     def finish(self, index: Index) -> Parts:
         self._check_target()

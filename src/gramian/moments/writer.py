@@ -191,10 +191,9 @@ class MomentSetWriter:
                     f"{old.title} in the fold {fold!r} is {order} of {dims}, in other folds "
                     f"{old.order} of {old.dims}"
                 )
-            reader = self._store.parts()
-            for name in old.tensors:
+            for name, tensor in self._store.held(old).items():
                 if not name.startswith(f"{fold}."):
-                    every[name] = reader.tensor(old, name)
+                    every[name] = tensor
             folds = dict(old.counts) | folds
         part = Part(
             file=file_name(kind, names, increment),

@@ -17,7 +17,7 @@ from gramian.moments.folds import FOLDS
 from gramian.moments.joint import JointMoments
 from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
-from gramian.moments.recipe import Recipe, RowRule
+from gramian.moments.recipe import Partner, Recipe, RowRule
 from gramian.moments.writer import MomentSetWriter
 
 RECIPE = Recipe(
@@ -29,6 +29,16 @@ RECIPE = Recipe(
     length=128,
     bos=True,
     rows=RowRule(thresholds={"0.resid_pre": 12.5}),
+)
+PARTNER = Partner(
+    model="bundled:other",
+    weights="ef" * 32,
+    tensors={"embed": "22" * 8},
+    tokenizer="98" * 32,
+    template="none",
+    bos=False,
+    rows=RowRule(thresholds={"0.resid_pre": 3.5}),
+    align="characters",
 )
 SITE_FILE = "site.0.resid_pre.safetensors"
 Index = dict[str, Any]

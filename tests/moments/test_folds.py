@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gramian.errors import GramianError
 from gramian.moments.folds import FOLDS, Shares, fold_of
 from gramian.moments.recipe import Recipe, RowRule
-from tests.moments.sets import RECIPE
+from tests.moments.sets import PARTNER, RECIPE
 
 
 def digest(text: str) -> str:
@@ -66,9 +67,35 @@ def test_a_digest_must_be_a_sha256(bad: str) -> None:
 
 def test_recipe_survives_json() -> None:
     recipe = replace(RECIPE, rows=RowRule(first=False, factor=None))
-    for original in (RECIPE, recipe):
+    for original in (RECIPE, recipe, replace(RECIPE, partner=PARTNER)):
         text = json.dumps(original.to_json())
         assert Recipe.from_json(json.loads(text)) == original
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p.update(align="words"), "'align' is 'words', expected one of tokens"),
+        (lambda p: p.pop("bos"), "'bos' is missing"),
+        (lambda p: p.update(extra=1), "unknown key 'extra'"),
+        (lambda p: p["rows"].update(extra=1), "unknown key 'extra'"),
+    ],
+)
+def test_a_partner_is_read_strictly(change: Any, message: str) -> None:
+    value: dict[str, Any] = json.loads(json.dumps(replace(RECIPE, partner=PARTNER).to_json()))
+    change(value["partner"])
+    with pytest.raises(GramianError, match=message):
+        Recipe.from_json(value)
+
+
+def test_difference_of_partners_names_their_fields() -> None:
+    joint = replace(RECIPE, partner=PARTNER)
+    other = replace(RECIPE, partner=replace(PARTNER, align="tokens", bos=True))
+    assert joint.difference(other) == [
+        "partner.bos: False against True",
+        "partner.align: 'characters' against 'tokens'",
+    ]
+    assert joint.difference(RECIPE) == ["partner: 'bundled:other' against None"]
 
 
 def test_difference_names_fields_and_both_values() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,17 @@ from safetensors.numpy import load_file
 from gramian.errors import GramianError
 from gramian.moments.momentset import MomentSet
 from tests.moments.sets import (
-    SITE_FILE as SITE,
-)
-from tests.moments.sets import (
+    PARTNER,
+    RECIPE,
     assert_same,
     make_data,
     part,
     rewrite,
     seal,
     write_set,
+)
+from tests.moments.sets import (
+    SITE_FILE as SITE,
 )
 
 DATA = make_data(0)
@@ -146,11 +149,24 @@ def test_not_a_moments_folder(tmp_path: Path) -> None:
 
 def test_another_version(folder: Path) -> None:
     rewrite(folder, lambda index: index.update(format=7))
-    with pytest.raises(GramianError, match=r"written by format 7, this gramian reads 1; upgrade"):
+    with pytest.raises(GramianError, match="format 7, this gramian reads 1 and 2; upgrade"):
         MomentSet.open(folder)
     rewrite(folder, lambda index: index.update(format=0))
-    with pytest.raises(GramianError, match="format 0, this gramian reads 1; collect it again"):
+    with pytest.raises(
+        GramianError, match="reads 1 and 2; collect it again"
+    ):
         MomentSet.open(folder)
+
+
+def test_only_a_set_of_two_networks_is_of_format_2(folder: Path, tmp_path: Path) -> None:
+    joint = tmp_path / "joint.moments"
+    write_set(joint, DATA, recipe=replace(RECIPE, partner=PARTNER))
+    assert json.loads((joint / "index.json").read_bytes())["format"] == 2
+    assert MomentSet.open(joint).recipe.partner == PARTNER
+    for path, number in ((joint, 1), (folder, 2)):
+        rewrite(path, lambda index, number=number: index.update(format=number))
+        with pytest.raises(GramianError, match=f"format {number}, but its recipe"):
+            MomentSet.open(path)
 
 
 def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:

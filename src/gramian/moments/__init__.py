@@ -8,7 +8,7 @@ from gramian.moments.moments import Moments, NonFiniteRows
 from gramian.moments.momentset import MomentSet
 from gramian.moments.quadratic import Quadratic, squared_error
 from gramian.moments.quartic import CrossQuartic, Quartic
-from gramian.moments.recipe import Recipe, RowRule
+from gramian.moments.recipe import Partner, Recipe, RowRule
 from gramian.moments.reservoir import Reservoir
 from gramian.moments.sinks import SinkRows
 from gramian.moments.state import load_state, save_state
@@ -24,6 +24,7 @@ __all__ = [
     "Moments",
     "NonFiniteRows",
     "Pair",
+    "Partner",
     "Quadratic",
     "Quartic",
     "Recipe",

@@ -1,6 +1,7 @@
 """The index of a moments folder: what is in it, and the rules by which it is read.
 
-docs/format.md states the same rules in words. A change of either raises :data:`VERSION`.
+docs/format.md states the same rules in words. A change of either raises the last of
+:data:`VERSIONS`; a set is written in the first version that can state its recipe.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gramian.moments.recipe import Recipe
 from gramian.moments.tensorfile import json_bytes, write_bytes
 
 MAGIC = "gramian-moments"
-VERSION = 1
+VERSIONS = (1, 2)
 INDEX = "index.json"
 CHECKSUM = "index.json.sha256"
 INDEX_LIMIT = 1 << 28
@@ -53,7 +54,7 @@ class Index:
         return json_bytes(
             {
                 "magic": MAGIC,
-                "format": VERSION,
+                "format": self.recipe.format,
                 "gramian": self.gramian or gramian_version(),
                 "storage": self.storage,
                 "recipe": self.recipe.to_json(),
@@ -75,10 +76,11 @@ class Index:
         if "magic" not in top or top.text("magic") != MAGIC:
             raise GramianError(f"{where}: not the index of a moments folder (no magic {MAGIC!r})")
         number = top.integer("format")
-        if number != VERSION:
-            advice = "upgrade gramian" if number > VERSION else "collect it again"
+        if number not in VERSIONS:
+            advice = "upgrade gramian" if number > VERSIONS[-1] else "collect it again"
             raise GramianError(
-                f"{where}: written by format {number}, this gramian reads {VERSION}; {advice}"
+                f"{where}: written by format {number}, this gramian reads "
+                f"{' and '.join(map(str, VERSIONS))}; {advice}"
             )
         by_fold, counts = top.fields("counts"), {}
         folds = top.texts("folds")
@@ -103,6 +105,11 @@ class Index:
         )
         documents.close()
         top.close()
+        if index.recipe.format != number:
+            raise GramianError(
+                f"{where}: written by format {number}, but its recipe is one of format "
+                f"{index.recipe.format} ('partner' is what format 2 adds to it)"
+            )
         index.check(where)
         return index
 

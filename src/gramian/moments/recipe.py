@@ -11,6 +11,7 @@ from gramian.moments.fields import Fields
 from gramian.moments.folds import FOLDS, Shares
 
 PRECISIONS = ("float32", "float64")
+ALIGNMENTS = ("tokens", "characters", "documents")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,79 @@ class RowRule:
         thresholds = {site: float(value) for site, value in self.thresholds.items()}
         return {"first": self.first, "factor": self.factor, "thresholds": thresholds}
 
+    @classmethod
+    def read(cls, rows: Fields) -> RowRule:
+        """Read what :meth:`to_json` wrote."""
+        thresholds = rows.fields("thresholds")
+        rule = cls(
+            first=rows.flag("first"),
+            factor=rows.optional_number("factor"),
+            thresholds={site: thresholds.number(site) for site in thresholds},
+        )
+        rows.close()
+        return rule
+
+
+@dataclass(frozen=True)
+class Partner:
+    """The second network of a joint collection, and how its rows were paired with the first's.
+
+    Sites of the first network are then named ``a:<site>``, those of this one ``b:<site>``.
+
+    Raises:
+        GramianError: an unknown alignment.
+    """
+
+    model: str
+    weights: str
+    tensors: Mapping[str, str]
+    tokenizer: str
+    template: str
+    bos: bool
+    rows: RowRule
+    align: str
+    """``"tokens"``: both networks read the same token ids, a row is a position of both;
+    ``"characters"``: a row is the two tokens that end at the same character of the same text,
+    of windows that start at the same one; ``"documents"``: a row is the mean over the tokens of
+    a document."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tensors", dict(self.tensors))
+        if self.align not in ALIGNMENTS:
+            raise GramianError(
+                f"recipe: align is {self.align!r}, expected one of {', '.join(ALIGNMENTS)}"
+            )
+
+    def to_json(self) -> dict[str, object]:
+        """Every field, as JSON values."""
+        return {
+            "model": self.model,
+            "weights": self.weights,
+            "tensors": dict(self.tensors),
+            "tokenizer": self.tokenizer,
+            "template": self.template,
+            "bos": self.bos,
+            "rows": self.rows.to_json(),
+            "align": self.align,
+        }
+
+    @classmethod
+    def read(cls, entry: Fields) -> Partner:
+        """Read what :meth:`to_json` wrote."""
+        tensors = entry.fields("tensors")
+        partner = cls(
+            model=entry.text("model"),
+            weights=entry.text("weights"),
+            tensors={name: tensors.text(name) for name in tensors},
+            tokenizer=entry.text("tokenizer"),
+            template=entry.text("template"),
+            bos=entry.flag("bos"),
+            rows=RowRule.read(entry.fields("rows")),
+            align=entry.text("align", ALIGNMENTS),
+        )
+        entry.close()
+        return partner
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -65,6 +139,8 @@ class Recipe:
     shares: Shares = field(default_factory=Shares)
     precision: str = "float32"
     """The precision in which products of rows were formed; sums are always float64."""
+    partner: Partner | None = None
+    """The second network of a joint collection."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tensors", dict(self.tensors))
@@ -77,6 +153,7 @@ class Recipe:
 
     def to_json(self) -> dict[str, object]:
         """Every field, as JSON values; :meth:`from_json` gives the recipe back."""
+        second = {} if self.partner is None else {"partner": self.partner.to_json()}
         return {
             "model": self.model,
             "weights": self.weights,
@@ -88,7 +165,13 @@ class Recipe:
             "rows": self.rows.to_json(),
             "shares": self.shares.to_json(),
             "precision": self.precision,
+            **second,
         }
+
+    @property
+    def format(self) -> int:
+        """The least version of the folder format that can state this recipe."""
+        return 1 if self.partner is None else 2
 
     @classmethod
     def from_json(cls, value: object, where: str = "recipe") -> Recipe:
@@ -98,8 +181,7 @@ class Recipe:
             GramianError: a key is missing or unknown, or a value has another type.
         """
         top = Fields(value, where)
-        tensors, rows, shares = top.fields("tensors"), top.fields("rows"), top.fields("shares")
-        thresholds = rows.fields("thresholds")
+        tensors, shares = top.fields("tensors"), top.fields("shares")
         recipe = cls(
             model=top.text("model"),
             weights=top.text("weights"),
@@ -108,37 +190,43 @@ class Recipe:
             template=top.text("template"),
             length=top.integer("length", low=1),
             bos=top.flag("bos"),
-            rows=RowRule(
-                first=rows.flag("first"),
-                factor=rows.optional_number("factor"),
-                thresholds={site: thresholds.number(site) for site in thresholds},
-            ),
+            rows=RowRule.read(top.fields("rows")),
             shares=Shares(**{fold: shares.number(fold) for fold in FOLDS}),
             precision=top.text("precision", PRECISIONS),
+            partner=Partner.read(top.fields("partner")) if "partner" in top else None,
         )
-        for part in (top, rows, shares):
+        for part in (top, shares):
             part.close()
         return recipe
 
     def difference(self, other: Recipe) -> list[str]:
         """One line for each field that is not equal, with both values; empty when equal."""
-        lines = []
-        for name in (entry.name for entry in fields(self)):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine == theirs:
-                continue
-            if name == "tensors":
-                lines.append(f"tensors: {_unequal(mine, theirs)}")
-            elif name in ("rows", "shares"):
-                mine, theirs = mine.to_json(), theirs.to_json()
-                lines.extend(
-                    f"{name}.{key}: {mine[key]!r} against {theirs[key]!r}"
-                    for key in mine
-                    if mine[key] != theirs[key]
-                )
-            else:
-                lines.append(f"{name}: {mine!r} against {theirs!r}")
-        return lines
+        return _difference(self, other)
+
+
+def _difference(a: Recipe | Partner, b: Recipe | Partner, prefix: str = "") -> list[str]:
+    lines = []
+    for name in (entry.name for entry in fields(a)):
+        mine, theirs = getattr(a, name), getattr(b, name)
+        if mine == theirs:
+            continue
+        if isinstance(mine, Partner) and isinstance(theirs, Partner):
+            lines.extend(_difference(mine, theirs, f"{name}."))
+        elif name == "partner":
+            mine, theirs = (None if one is None else one.model for one in (mine, theirs))
+            lines.append(f"partner: {mine!r} against {theirs!r}")
+        elif name == "tensors":
+            lines.append(f"{prefix}tensors: {_unequal(mine, theirs)}")
+        elif name in ("rows", "shares"):
+            mine, theirs = mine.to_json(), theirs.to_json()
+            lines.extend(
+                f"{prefix}{name}.{key}: {mine[key]!r} against {theirs[key]!r}"
+                for key in mine
+                if mine[key] != theirs[key]
+            )
+        else:
+            lines.append(f"{prefix}{name}: {mine!r} against {theirs!r}")
+    return lines
 
 
 def _unequal(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:

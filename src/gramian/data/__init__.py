@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gramian.data.alignment import AlignedPacking, PairedBatch, same_windows
 from gramian.data.batch import NOWHERE, Batch, Total
 from gramian.data.chat import ChatTemplate, render, template_digest
 from gramian.data.document import Document
@@ -10,13 +11,16 @@ from gramian.data.packing import Packing
 
 __all__ = [
     "NOWHERE",
+    "AlignedPacking",
     "Batch",
     "ChatTemplate",
     "Document",
     "Documents",
     "Packing",
+    "PairedBatch",
     "Total",
     "documents",
     "render",
+    "same_windows",
     "template_digest",
 ]

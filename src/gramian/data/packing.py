@@ -90,7 +90,7 @@ class Packing:
         self.offsets: Literal["character", "token"] = (
             "character" if getattr(tokenizer, "is_fast", False) else "token"
         )
-        self._bos = _bos(tokenizer)
+        self._bos = first_token(tokenizer)
         self.bos = self._bos is not None
         self.targets = None if tokens is None else self._split(tokens)
         self._entries = self._order()
@@ -205,10 +205,19 @@ class Packing:
         if len(window) > 1:
             yield window
 
-    def _tokens(self, place: Place, key: bytes) -> Iterator[Token]:
+    def documents(self, fold: str) -> Iterator[Document]:
+        """The documents of a fold, in the order in which they are packed."""
+        for key, place in self._entries[fold]:
+            yield self._document(place, key)
+
+    def _document(self, place: Place, key: bytes) -> Document:
         document = self.docs.read(place)
         if self._key(document) != key:
             raise GramianError(f"{document.name}: changed while it was being read; start again")
+        return document
+
+    def _tokens(self, place: Place, key: bytes) -> Iterator[Token]:
+        document = self._document(place, key)
         text = render(document, self.tokenizer, self.chat_template, self.thinking)
         character = self.offsets == "character"
         # verbose=False: a document may well be longer than the model's context.
@@ -221,7 +230,7 @@ class Packing:
             yield Token(token, document.digest, start)
 
 
-def _bos(tokenizer: Any) -> int | None:
+def first_token(tokenizer: Any) -> int | None:
     """The BOS id if the tokenizer puts one in front of a text by itself, else None."""
     ids = tokenizer("a")["input_ids"]
     first = tokenizer.bos_token_id

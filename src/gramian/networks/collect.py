@@ -61,12 +61,12 @@ def collect(
         are not finite (naming site, document and offset), a fold without documents, an existing
         ``out``, a ``.partial`` of another run, no disk space.
     """
-    chosen = _settings(settings)
+    chosen = settings_of(settings)
     target = None if out is None else Path(out)
     if target is not None and target.exists() and not force:
         raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
     passes = plan_passes(checkpoint, needs, memory)
-    packing = _packing(checkpoint, docs, chosen)
+    packing = packing_of(checkpoint, docs, chosen)
     recipe = recipe_of(checkpoint, packing, chosen)
     job = _job(recipe, docs, passes, chosen)
     journal = Journal.open(target, job, save_every=save_every, force=force)
@@ -185,7 +185,8 @@ class _Run:
         return self.settings.tokens * len(self.passes.groups)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
+def settings_of(given: dict[str, Any]) -> Settings:
+    """The defaults with what was given in their place; refuses unknown names."""
     try:
         return replace(Settings(), **given)
     except TypeError as error:
@@ -194,7 +195,8 @@ def _settings(given: dict[str, Any]) -> Settings:
         ) from None
 
 
-def _packing(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> Packing:
+def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> Packing:
+    """Windows that the network can take; refuses a length beyond its positions."""
     limit = getattr(checkpoint.config, "max_position_embeddings", None)
     if limit is not None and settings.length > limit:
         raise GramianError(
@@ -228,4 +230,4 @@ def _job(recipe: Recipe, docs: Documents, passes: Passes, settings: Settings) ->
 
 def batches(checkpoint: Checkpoint, docs: Documents, **settings: Any) -> Iterator[Batch]:
     """The batches that :func:`collect` would stream, for evaluation on the same packing."""
-    return iter(_packing(checkpoint, docs, _settings(settings)))
+    return iter(packing_of(checkpoint, docs, settings_of(settings)))

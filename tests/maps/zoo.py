@@ -13,11 +13,13 @@ from gramian.maps import (
     Chain,
     Dense,
     Diagonal,
+    Hadamard,
     Identity,
     IdentityPlus,
     LinearMap,
     LowRank,
     Permutation,
+    Sparse,
     Tag,
 )
 
@@ -48,10 +50,32 @@ def permutation(seed: int, size: int) -> Permutation:
     return Permutation(torch.randperm(size, generator=torch.Generator().manual_seed(seed)))
 
 
+def scattered(seed: int, out: int, inn: int) -> Sparse:
+    """About half of the entries; some rows and columns empty."""
+    matrix = normal(seed, out, inn).clamp(min=0)
+    rows, columns = matrix.nonzero(as_tuple=True)
+    return Sparse(matrix[rows, columns], rows, columns, (out, inn))
+
+
+def rotation(seed: int, size: int) -> LinearMap:
+    """A Hadamard where its size allows one."""
+    return permutation(seed, size) if size & (size - 1) else Hadamard(size)
+
+
 SQUARE: dict[str, Callable[[int, int], LinearMap]] = {
     "identity": lambda s, n: Identity(n),
     "diagonal": lambda s, n: Diagonal(normal(s, n).sign() * (0.5 + normal(s + 1, n).abs())),
     "permutation": permutation,
+    "hadamard": rotation,
+    "monomial": lambda s, n: Sparse(
+        0.5 + normal(s, n).abs(), torch.arange(n), permutation(s, n).index, (n, n)
+    ),
+    "sparse": lambda s, n: Sparse(
+        well_conditioned(s, n, n).T.flatten(),
+        torch.arange(n).repeat(n),
+        torch.arange(n).repeat_interleave(n),
+        (n, n),
+    ),
     "dense": lambda s, n: Dense(well_conditioned(s, n, n)),
     "orthogonal": lambda s, n: Dense(orthogonal(s, n), tags={Tag.ORTHOGONAL}),
     "symmetric": lambda s, n: Dense(
@@ -77,6 +101,9 @@ SQUARE: dict[str, Callable[[int, int], LinearMap]] = {
 
 SINGULAR: dict[str, Callable[[int, int], LinearMap]] = {
     "zeros on the diagonal": lambda s, n: Diagonal(normal(s, n).clamp(min=0)),
+    "no entries": lambda s, n: Sparse(
+        torch.zeros(0).double(), torch.zeros(0).long(), torch.zeros(0).long(), (n, n)
+    ),
     "no rank": lambda s, n: LowRank(torch.zeros(n, 0).double(), torch.zeros(0, n).double()),
     "zero factors": lambda s, n: LowRank(torch.zeros(n, 2).double(), normal(s, 2, n)),
     "eraser": lambda s, n: IdentityPlus(projector(s, n, (n + 1) // 2)),
@@ -93,6 +120,14 @@ SINGULAR: dict[str, Callable[[int, int], LinearMap]] = {
 RECTANGULAR: dict[str, Callable[[int, int, int], LinearMap]] = {
     "dense": lambda s, o, i: Dense(well_conditioned(s, o, i)),
     "deficient": lambda s, o, i: Dense(normal(s, o, 1) @ normal(s + 1, 1, i)),
+    "sparse": scattered,
+    "selection": lambda s, o, i: Sparse.selection(normal(s, o, i).argmax(1), i, torch.float64),
+    "padding": lambda s, o, i: Chain(
+        (
+            Sparse.padding(min(o, i), o, torch.float64),
+            Sparse.padding(min(o, i), i, torch.float64).T,
+        )
+    ),
     "low rank": lambda s, o, i: LowRank(normal(s, o, 2), normal(s + 1, 2, i)),
     "rank above size": lambda s, o, i: LowRank(well_conditioned(s, o, 9), orthogonal(s, 9)[:, :i]),
     "narrow chain": lambda s, o, i: Chain((Dense(normal(s, o, 1)), Dense(normal(s + 1, 1, i)))),

@@ -1,14 +1,17 @@
-"""What a linear map is: eight kinds, one set of verbs."""
+"""What a linear map is: ten kinds, one set of verbs."""
 
 from gramian.maps.affine import Affine
 from gramian.maps.chain import Chain
 from gramian.maps.dense import Dense
 from gramian.maps.diagonal import Diagonal
+from gramian.maps.fjlt import fjlt
+from gramian.maps.hadamard import Hadamard
 from gramian.maps.identity import Identity
 from gramian.maps.identity_plus import IdentityPlus
 from gramian.maps.linear_map import LinearMap
 from gramian.maps.low_rank import LowRank
 from gramian.maps.permutation import Permutation
+from gramian.maps.sparse import Sparse
 from gramian.maps.storage import load_map, map_from
 from gramian.maps.tags import Tag
 
@@ -17,12 +20,15 @@ __all__ = [
     "Chain",
     "Dense",
     "Diagonal",
+    "Hadamard",
     "Identity",
     "IdentityPlus",
     "LinearMap",
     "LowRank",
     "Permutation",
+    "Sparse",
     "Tag",
+    "fjlt",
     "load_map",
     "map_from",
 ]

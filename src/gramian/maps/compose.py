@@ -10,11 +10,13 @@ from gramian.maps.arrays import together
 from gramian.maps.chain import Chain
 from gramian.maps.dense import Dense
 from gramian.maps.diagonal import Diagonal
+from gramian.maps.hadamard import Hadamard
 from gramian.maps.identity import Identity
 from gramian.maps.identity_plus import IdentityPlus
 from gramian.maps.linear_map import LinearMap
 from gramian.maps.low_rank import LowRank
 from gramian.maps.permutation import Permutation
+from gramian.maps.sparse import Sparse
 from gramian.maps.tags import product_tags
 
 
@@ -62,10 +64,14 @@ def _merge(left: LinearMap, right: LinearMap) -> LinearMap | None:
         merged = Diagonal(left.diagonal * right.diagonal)
     elif isinstance(left, Permutation) and isinstance(right, Permutation):
         merged = Permutation(right.index[left.index])
+    elif isinstance(left, Hadamard) and isinstance(right, Hadamard):
+        merged = Identity(left.features)
     elif isinstance(left, IdentityPlus) and isinstance(right, IdentityPlus):
         merged = _two_updates(left, right)
     elif isinstance(left, LowRank) and isinstance(right, LowRank):
         merged = _two_low_ranks(left, right)
+    elif _widens(left, right):
+        merged = None
     elif isinstance(right, Dense) and _thin(left):
         merged = Dense(_after(left, right.weight))
     elif isinstance(left, Dense) and _thin(right):
@@ -82,7 +88,16 @@ def _merge(left: LinearMap, right: LinearMap) -> LinearMap | None:
 def _thin(map: LinearMap) -> bool:
     if isinstance(map, IdentityPlus):
         return map.update.rank < map.in_features
-    return isinstance(map, Diagonal | Permutation)
+    if isinstance(map, Sparse):
+        return map.entries <= max(map.shape)
+    return isinstance(map, Diagonal | Permutation | Hadamard)
+
+
+def _widens(left: LinearMap, right: LinearMap) -> bool:
+    """Whether merging a sparse map would write out numbers that it does not store."""
+    if isinstance(left, Sparse) and left.out_features > left.in_features:
+        return True
+    return isinstance(right, Sparse) and right.in_features > right.out_features
 
 
 def _after(left: LinearMap, weight: torch.Tensor) -> torch.Tensor:

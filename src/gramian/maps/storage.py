@@ -20,17 +20,30 @@ from gramian.maps.affine import Affine
 from gramian.maps.chain import Chain
 from gramian.maps.dense import Dense
 from gramian.maps.diagonal import Diagonal
+from gramian.maps.hadamard import Hadamard
 from gramian.maps.identity import Identity
 from gramian.maps.identity_plus import IdentityPlus
 from gramian.maps.linear_map import LinearMap
 from gramian.maps.low_rank import LowRank
 from gramian.maps.permutation import Permutation
+from gramian.maps.sparse import Sparse
 from gramian.maps.tags import as_tags
 
 VERSION = "1"
 KINDS: dict[str, type[LinearMap]] = {
     kind.__name__: kind
-    for kind in (Identity, Diagonal, Permutation, Dense, LowRank, IdentityPlus, Chain, Affine)
+    for kind in (
+        Identity,
+        Diagonal,
+        Permutation,
+        Hadamard,
+        Sparse,
+        Dense,
+        LowRank,
+        IdentityPlus,
+        Chain,
+        Affine,
+    )
 }
 _DEPTH = 8
 

@@ -1,75 +1,35 @@
-"""The parts of an architecture as data: layers, norms, readers and writers of the stream."""
+"""An architecture as data: its towers, and what a job may ask about where things are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from gramian.errors import GramianError
+from gramian.networks.parts import (
+    Layer,
+    Layout,
+    Matrix,
+    Norm,
+    NormKind,
+    Reader,
+    Tap,
+    Tower,
+    Writer,
+)
 from gramian.networks.sites import Site, parse
 
-Layout = Literal["out_in", "in_out", "expert_out_in"]
-"""How a weight is stored: ``nn.Linear``, ``Conv1D``, or one 3-D tensor for all experts."""
-
-NormKind = Literal["rms", "rms1p", "layer"]
-"""RMSNorm, RMSNorm with a gain of ``1 + weight``, LayerNorm (mean-subtracting, with a bias)."""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """One weight of the network and what can be done to it."""
-
-    weight: str
-    """Parameter name."""
-    layout: Layout
-    bias: str
-    """The name its bias has, or would have."""
-    has_bias: bool
-    bias_flag: str | None = None
-    """The configuration switch that gives this matrix (and its siblings) a bias."""
-
-
-@dataclass(frozen=True)
-class Norm:
-    """A normalisation, its gain (and bias), and the matrices that read its output."""
-
-    name: str
-    path: str
-    kind: NormKind
-    readers: tuple[Matrix, ...]
-    """Empty where the output is added to the stream instead of being read by matrices."""
-
-    @property
-    def weight(self) -> str:
-        return f"{self.path}.weight"
-
-    @property
-    def bias(self) -> str | None:
-        return f"{self.path}.bias" if self.kind == "layer" else None
-
-
-@dataclass(frozen=True)
-class Tap:
-    """Where a site is seen: the input or output of a module, or some columns of it."""
-
-    path: str
-    side: Literal["input", "output"]
-    width: int
-    columns: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One block: its taps by site name, its norms, and what it writes with."""
-
-    index: int
-    path: str
-    taps: Mapping[str, Tap]
-    norms: Mapping[str, Norm]
-    writers: Mapping[str, Matrix]
-    """``attn_out`` and ``mlp_out``: the matrix whose output *is* that site. A branch that is
-    normalised again before it is added (Gemma) has no entry: no matrix writes that site."""
+__all__ = [
+    "Blueprint",
+    "Layer",
+    "Layout",
+    "Matrix",
+    "Norm",
+    "NormKind",
+    "Reader",
+    "Tap",
+    "Tower",
+    "Writer",
+]
 
 
 @dataclass(frozen=True)
@@ -77,24 +37,86 @@ class Blueprint:
     """An architecture: everything that a job may ask about where things are.
 
     Built from a table by :func:`gramian.networks.families.blueprint`; no job spells an
-    attribute path itself.
+    attribute path itself. ``layers``, ``depth``, ``width`` and the like are those of the main
+    tower; the sites of a network with several towers start with the tower's name, and a name
+    without one means the main tower.
     """
 
     model_type: str
-    width: int
-    vocabulary: int
-    layers: tuple[Layer, ...]
-    embed: str
-    head: Matrix
-    final_norm: Norm
+    towers: tuple[Tower, ...]
+    main_name: str
+    head: Matrix | None
+    """What makes logits; None for a network that has no language-model head."""
     tied: bool
-    causal: bool
-    depth_key: str
-    layers_path: str
+    """Whether the head shares the token table."""
+    inferred: bool = False
+    """Found by looking and running, not taken from a checked table: for reading only."""
+
+    @property
+    def main(self) -> Tower:
+        return self.tower(self.main_name)
+
+    @property
+    def width(self) -> int:
+        return self.main.width
+
+    @property
+    def vocabulary(self) -> int:
+        return self.main.vocabulary
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self.main.layers
 
     @property
     def depth(self) -> int:
-        return len(self.layers)
+        return self.main.depth
+
+    @property
+    def embed(self) -> str:
+        return self.main.embed
+
+    @property
+    def embeddings(self) -> tuple[str, ...]:
+        """Parameters whose rows (..., width) are added to the stream; the token table first."""
+        return self.main.embeddings
+
+    @property
+    def final_norm(self) -> Norm:
+        """Raises GramianError for a network whose last layer's output is final (post-LN)."""
+        norm = self.main.final_norm
+        if norm is None:
+            raise GramianError(f"a {self.model_type} network has no final norm")
+        return norm
+
+    @property
+    def causal(self) -> bool:
+        return self.main.causal
+
+    @property
+    def depth_key(self) -> str:
+        return self.main.depth_key
+
+    @property
+    def layers_path(self) -> str:
+        return self.main.layers_path
+
+    def tower(self, name: str = "") -> Tower:
+        """A tower by name; the main one for an empty name.
+
+        Raises
+        ------
+        GramianError : no tower of that name.
+        """
+        wanted = name or self.main_name
+        for tower in self.towers:
+            if tower.name == wanted:
+                return tower
+        names = [tower.name for tower in self.towers if tower.name]
+        raise GramianError(
+            f"a {self.model_type} network has no tower {name!r}; "
+            + (f"expected one of {', '.join(names)}" if names else "it has one, without a name")
+        )
 
     def canonical(self, name: str) -> str:
         """The one name of a place: ``3.resid_post`` is ``4.resid_pre``, the last one is ``final``.
@@ -104,46 +126,60 @@ class Blueprint:
         GramianError : the name is not a site of this network.
         """
         site = parse(name)
+        tower = self.tower(site.tower)
         if site.layer is None:
-            return site.kind
-        if not 0 <= site.layer < self.depth:
+            return tower.prefix + site.kind
+        if not 0 <= site.layer < tower.depth:
             raise GramianError(
-                f"site {name!r}: this network has layers 0 to {self.depth - 1}; give one of them"
+                f"site {name!r}: this network has layers 0 to {tower.depth - 1}; give one of them"
             )
         if site.kind == "resid_post":
-            last = site.layer == self.depth - 1
-            return "final" if last else f"{site.layer + 1}.resid_pre"
-        self._layer_tap(site, name)
-        return f"{site.layer}.{site.kind}"
+            last = site.layer == tower.depth - 1
+            return tower.prefix + ("final" if last else f"{site.layer + 1}.resid_pre")
+        self._layer_tap(tower, site, name)
+        return f"{tower.prefix}{site.layer}.{site.kind}"
 
     def tap(self, name: str) -> Tap:
         """Where to look for a site (any accepted name)."""
-        canonical = self.canonical(name)
-        if canonical == "final":
-            return Tap(self.final_norm.path, "input", self.width)
-        if canonical == "embed":
-            return Tap(self.embed, "output", self.width)
-        return self._layer_tap(parse(canonical), name)
+        site = parse(self.canonical(name))
+        tower = self.tower(site.tower)
+        if site.layer is not None:
+            return self._layer_tap(tower, site, name)
+        if site.kind == "embed":
+            return Tap(tower.embed, "output", tower.width)
+        if tower.final_norm is None:
+            return Tap(tower.layers[-1].path, "output", tower.width)
+        return Tap(tower.final_norm.path, "input", tower.width)
 
     def site_width(self, name: str) -> int:
         """Number of features at a site."""
         return self.tap(name).width
 
-    def residual_sites(self) -> tuple[str, ...]:
-        """The residual stream before every layer, then before the final norm."""
-        return (*(f"{i}.resid_pre" for i in range(self.depth)), "final")
+    def residual_sites(self, tower: str = "") -> tuple[str, ...]:
+        """The residual stream of a tower before every layer, then before the final norm."""
+        found = self.tower(tower)
+        before = (f"{found.prefix}{i}.resid_pre" for i in range(found.depth))
+        return (*before, f"{found.prefix}final")
 
     def norm(self, name: str) -> Norm:
         """A norm by name: ``final``, or ``12.attn`` / ``12.mlp`` for the norm before a branch."""
-        if name == "final":
-            return self.final_norm
-        layer, _, kind = name.partition(".")
-        if layer.isdigit() and int(layer) < self.depth and kind in self.layers[int(layer)].norms:
-            return self.layers[int(layer)].norms[kind]
-        known = sorted({kind for item in self.layers for kind in item.norms})
+        known = {norm.name: norm for norm in self.stream_norms()}
+        known |= {
+            norm.name: norm
+            for tower in self.towers
+            for layer in tower.layers
+            for norm in layer.inner_norms.values()
+        }
+        found = known.get(name) or known.get(f"{self.main.prefix}{name}")
+        if found is not None:
+            return found
+        kinds = sorted(
+            {kind for layer in self.layers for kind in (*layer.norms, *layer.inner_norms)}
+        )
+        final = "'final' or " if self.main.final_norm else ""
         raise GramianError(
-            f"norm {name!r} is not part of this {self.model_type} network; expected 'final' or "
-            f"'<layer>.<name>' with layer 0 to {self.depth - 1} and name one of {known}"
+            f"norm {name!r} is not part of this {self.model_type} network; expected {final}"
+            f"'<layer>.<name>' with layer 0 to {self.depth - 1} and name one of {kinds}"
         )
 
     def writer(self, name: str) -> Matrix:
@@ -154,12 +190,12 @@ class Blueprint:
         GramianError : no matrix writes that site (Gemma normalises the branch once more).
         """
         site = parse(self.canonical(name))
-        if site.layer is None or site.kind not in ("attn_out", "mlp_out"):
+        if site.layer is None or site.kind not in ("attn_out", "mlp_out", "xattn_out"):
             raise GramianError(
                 f"site {name!r} is not the output of a writer; expected <layer>.attn_out or "
                 "<layer>.mlp_out"
             )
-        writers = self.layers[site.layer].writers
+        writers = self.tower(site.tower).layers[site.layer].writers
         if site.kind not in writers:
             raise GramianError(
                 f"site {name!r} of a {self.model_type} network is the output of a norm, not of a "
@@ -167,22 +203,54 @@ class Blueprint:
             )
         return writers[site.kind]
 
+    def readers(self, layer: int, tower: str = "") -> tuple[Reader, ...]:
+        """All that reads the residual stream in one layer."""
+        return self.tower(tower).layers[layer].readers
+
+    def writers(self, layer: int, tower: str = "") -> tuple[Writer, ...]:
+        """All that one layer adds to the residual stream."""
+        return self.tower(tower).layers[layer].outputs
+
+    def stream_readers(self, tower: str = "") -> tuple[Reader, ...]:
+        """All that reads the residual stream of a tower, in network order; the head last."""
+        found = self.tower(tower)
+        inside = tuple(reader for layer in found.layers for reader in layer.readers)
+        norm = found.final_norm
+        after = norm.readers if norm else (found.head,) if found.head else ()
+        return inside + tuple(Reader(matrix, f"{found.prefix}final", norm) for matrix in after)
+
+    def stream_writers(self, tower: str = "") -> tuple[Writer, ...]:
+        """All matrices that write into the residual stream of a tower, in network order.
+
+        The rows of :attr:`Tower.embeddings` come on top; :attr:`Tower.closed` says whether that
+        is all.
+        """
+        found = self.tower(tower)
+        return found.entry + tuple(writer for layer in found.layers for writer in layer.outputs)
+
+    def stream_norms(self, tower: str | None = None) -> tuple[Norm, ...]:
+        """All norms on the residual stream or on what is added to it; None for every tower."""
+        towers = self.towers if tower is None else (self.tower(tower),)
+        found: list[Norm] = []
+        for one in towers:
+            found += one.entry_norms
+            found += [norm for layer in one.layers for norm in layer.norms.values()]
+            found += [one.final_norm] if one.final_norm else []
+        return tuple(found)
+
     def matrices_with_flag(self, flag: str) -> tuple[Matrix, ...]:
         """All matrices that get a bias together when the configuration sets ``flag``."""
         found = {
-            matrix.weight: matrix
+            part.matrix.weight: part.matrix
             for layer in self.layers
-            for matrix in (
-                *(reader for norm in layer.norms.values() for reader in norm.readers),
-                *layer.writers.values(),
-            )
-            if matrix.bias_flag == flag
+            for part in (*layer.readers, *layer.outputs)
+            if part.matrix.bias_flag == flag
         }
         return tuple(found.values())
 
-    def _layer_tap(self, site: Site, given: str) -> Tap:
+    def _layer_tap(self, tower: Tower, site: Site, given: str) -> Tap:
         assert site.layer is not None
-        taps = self.layers[site.layer].taps
+        taps = tower.layers[site.layer].taps
         if site.kind not in taps:
             raise GramianError(
                 f"site {given!r} is not one that a {self.model_type} network has; expected "

@@ -44,7 +44,12 @@ def watching(model: nn.Module, taps: dict[str, Tap], seen: dict[str, Tensor]) ->
     handles = []
 
     def cut(value: Tensor, tap: Tap) -> Tensor:
-        return value if tap.columns is None else value[..., tap.columns[0] : tap.columns[1]]
+        if tap.overwritten:
+            value = value.clone()
+        if tap.columns is None:
+            return value
+        parts = value.unflatten(-1, (tap.groups, -1))[..., tap.columns[0] : tap.columns[1]]
+        return parts.flatten(-2)
 
     def before(name: str, tap: Tap) -> Any:
         def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

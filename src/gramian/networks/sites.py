@@ -25,8 +25,14 @@ KINDS = (
 ``z`` and ``mlp_mid`` are what the writing matrices read; ``attn_out`` and ``mlp_out`` are what
 is added to the residual stream; ``q`` and ``k`` are before the rotary embedding."""
 
+CROSS = ("xattn_in", "xq", "xk", "xv", "xz", "xattn_out", "resid_xmid")
+"""Sites of a layer that also attends to another tower: as ``attn_in`` to ``attn_out``, then the
+stream after that branch was added. ``xk`` and ``xv`` have a row for every position of the other
+tower."""
+
 GLOBAL = ("embed", "final")
-"""``embed``: output of the token embedding; ``final``: input of the final norm."""
+"""``embed``: output of the token embedding (or of what a tower has in its place); ``final``:
+input of the final norm, or the output of the last layer where there is none."""
 
 # TransformerLens hook names, accepted as aliases.
 _HOOKS = {
@@ -41,34 +47,37 @@ _HOOKS = {
     "attn.hook_z": "z",
     "mlp.hook_post": "mlp_mid",
 }
-_LAYER = re.compile(r"(\d{1,6})\.(\w+)")
+_GLOBAL = re.compile(r"(?:([a-z]\w*)\.)?(embed|final)")
+_LAYER = re.compile(r"(?:([a-z]\w*)\.)?(\d{1,6})\.(\w+)")
 _HOOK = re.compile(r"blocks\.(\d{1,6})\.([\w.]+)")
 
 
 @dataclass(frozen=True)
 class Site:
-    """A parsed site name; ``layer`` is None for the global ones."""
+    """A parsed site name; ``layer`` is None for the global ones, ``tower`` empty if not given."""
 
     layer: int | None
     kind: str
+    tower: str = ""
 
 
 def parse(name: str) -> Site:
-    """Read ``12.resid_pre``, ``final``, ``embed`` or ``blocks.12.hook_resid_pre``.
+    """Read ``12.resid_pre``, ``vision.3.z``, ``final``, or ``blocks.12.hook_resid_pre``.
 
     Raises
     ------
     GramianError : the text is none of these.
     """
-    if name in GLOBAL:
-        return Site(None, name)
+    if match := _GLOBAL.fullmatch(name):
+        return Site(None, match[2], match[1] or "")
     if name == "hook_embed":
         return Site(None, "embed")
-    if match := _LAYER.fullmatch(name):
-        return Site(int(match[1]), match[2])
     if (match := _HOOK.fullmatch(name)) and match[2] in _HOOKS:
         return Site(int(match[1]), _HOOKS[match[2]])
+    if (match := _LAYER.fullmatch(name)) and match[1] != "blocks":
+        return Site(int(match[2]), match[3], match[1] or "")
     raise GramianError(
         f"unknown site {name!r}; expected 'embed', 'final', '<layer>.<site>' with site one of "
-        f"{', '.join(KINDS)}, or a TransformerLens hook name such as 'blocks.0.hook_resid_pre'"
+        f"{', '.join(KINDS)}, with '<tower>.' in front where a network has several, or a "
+        "TransformerLens hook name such as 'blocks.0.hook_resid_pre'"
     )

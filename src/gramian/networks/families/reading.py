@@ -1,0 +1,103 @@
+"""From a table and a model's parameters to a blueprint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+
+from gramian.networks.blueprint import Blueprint
+from gramian.networks.families.layer import LayerReading
+from gramian.networks.families.parameters import Parameters
+from gramian.networks.families.shape import Family, Stack
+from gramian.networks.parts import Matrix, Norm, Tower, Writer
+
+
+def read(family: Family, config: Any, model: nn.Module, model_type: str) -> Blueprint:
+    """Resolve a family's names against the parameters of one model.
+
+    Raises
+    ------
+    GramianError : a part that the table names is missing.
+    """
+    parameters = Parameters.of(model, model_type)
+    towers = tuple(_TowerReading(parameters, stack, config).tower() for stack in family.towers)
+    head = next((tower.head for tower in towers if tower.head), None)
+    return Blueprint(
+        model_type=model_type,
+        towers=_with_cross_readers(towers),
+        main_name=family.main,
+        head=head,
+        tied=head is not None and bool(getattr(config, "tie_word_embeddings", False)),
+    )
+
+
+@dataclass(frozen=True)
+class _TowerReading:
+    parameters: Parameters
+    stack: Stack
+    config: Any
+
+    def tower(self) -> Tower:
+        stack, parameters = self.stack, self.parameters
+        path = parameters.inside(stack.layers)
+        layers = parameters.module(path)
+        prefix = f"{stack.name}." if stack.name else ""
+        embeddings = tuple(
+            name for name in map(parameters.inside, stack.embeddings) if name in parameters.shapes
+        )
+        width = parameters.shape(embeddings[0] if embeddings else stack.embeddings[0])[-1]
+        reading = LayerReading(parameters, stack, self.config, width, prefix)
+        head = self.head()
+        final = parameters.optional(stack.final_norm)
+        final_norm = None
+        if final is not None:
+            readers = (head,) if head else ()
+            final_norm = parameters.norm(f"{prefix}final", final, stack.norm, readers)
+        parameters.module(parameters.inside(stack.embed))
+        return Tower(
+            name=stack.name,
+            width=width,
+            vocabulary=parameters.shape(embeddings[0])[0] if stack.reads_tokens else 0,
+            layers=tuple(
+                reading.layer(i, f"{path}.{i}")
+                for i in range(len(layers))  # type: ignore[arg-type]
+            ),
+            layers_path=path,
+            depth_key=stack.depth_key,
+            embed=parameters.inside(stack.embed),
+            embeddings=embeddings,
+            entry=tuple(
+                Writer(parameters.matrix(parameters.inside(name), "conv"), f"{prefix}embed", None)
+                for name in stack.entry
+            ),
+            entry_norms=tuple(
+                parameters.norm(
+                    f"{prefix}entry", parameters.inside(name), stack.norm, (), place="stream"
+                )
+                for name in stack.entry_norms
+            ),
+            final_norm=final_norm,
+            head=head,
+            causal=stack.causal,
+            closed=stack.closed,
+        )
+
+    def head(self) -> Matrix | None:
+        """The language-model head; None for a base model that is opened without one."""
+        name = self.stack.head
+        if name is None or f"{name}.weight" not in self.parameters.shapes:
+            return None
+        return self.parameters.matrix(name, "out_in")
+
+
+def _with_cross_readers(towers: tuple[Tower, ...]) -> tuple[Tower, ...]:
+    """The norm at the end of an encoder is read by the cross-attention of the decoder."""
+    keys = tuple(m for tower in towers for layer in tower.layers for m in layer.cross_readers)
+    if not keys:
+        return towers
+    encoder = towers[0]
+    assert encoder.final_norm is not None
+    norm: Norm = replace(encoder.final_norm, readers=keys)
+    return (replace(encoder, final_norm=norm), *towers[1:])

@@ -13,6 +13,7 @@ from gramian.cli.evaluate import evaluate
 from gramian.cli.info import info
 from gramian.cli.lens import lens
 from gramian.cli.methods import methods
+from gramian.cli.report import report
 from gramian.errors import GramianError
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (collect, lens, add, info, evaluate, methods):
+for command in (collect, lens, add, info, evaluate, report, methods):
     app.command()(command)
 
 

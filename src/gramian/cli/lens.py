@@ -15,6 +15,7 @@ from gramian.cli.options import (
     Seed,
     amount,
     bar,
+    command_line,
     console,
     print_json,
     waiting,
@@ -68,7 +69,9 @@ def lens(
 
     for written in (out, plot):
         if written is not None and written.exists() and not force:
-            raise GramianError(f"{written} exists; choose another name or pass --force")
+            raise GramianError(
+                f"{written} exists; choose another name, or force=True (--force) to replace it"
+            )
     if not 0 < exit_agreement <= 1:
         raise GramianError(f"--exit-agreement {exit_agreement}: expected a share in (0, 1]")
     found = MomentSet.open(moments)
@@ -90,10 +93,10 @@ def lens(
     if eval_data is not None:
         if target != "last":
             raise GramianError("--eval judges casts to the last layer; leave out --target next")
-        judgement = _judge(
+        judgement = judged(
             checkpoint, found, casts, eval_data, amount(eval_tokens, "--eval-tokens"), length, seed
         )
-    branches = _branches(checkpoint, found, kind)
+    branches = branch_casts(checkpoint, found, kind)
     if replace and (judgement is None or not branches):
         raise GramianError(
             "--replace needs --eval TEXT, and moments that were collected with --for lens"
@@ -113,9 +116,11 @@ def lens(
         replaced,
     )
     if plot is not None:
-        from gramian.report.lens_page import write_lens_page
+        from gramian.report import write_page
+        from gramian.report.sections.lens import lens_section
 
-        write_lens_page(summary, plot, command=_command(moments, model, eval_data), force=force)
+        section = lens_section(summary, command=command_line())
+        write_page([section], plot, title=f"Gramian lens: {summary.model}", force=force)
     if json:
         print_json(summary.to_json())
         return
@@ -133,7 +138,7 @@ def lens(
 lens.__doc__ = (lens.__doc__ or "") + EXAMPLE
 
 
-def _judge(
+def judged(
     checkpoint: Checkpoint,
     moments: MomentSet,
     casts: Casts,
@@ -142,6 +147,7 @@ def _judge(
     length: int,
     seed: int,
 ) -> Judgement:
+    """Casts beside the full network on text that was not collected."""
     from gramian.data import documents
     from gramian.lens import judge, unseen
 
@@ -177,7 +183,9 @@ def _replace(
         )
 
 
-def _branches(checkpoint: Checkpoint, moments: MomentSet, kind: str) -> dict[str, Casts]:
+def branch_casts(
+    checkpoint: Checkpoint, moments: MomentSet, kind: str = "affine"
+) -> dict[str, Casts]:
     """Casts of attention and MLP, where the moments have them."""
     from gramian.lens import needs, solve
 
@@ -213,8 +221,3 @@ def _read_prompt(
     for table in prompt_grid(reading):
         console.print(table)
     console.print(prompt_top(reading, len(reading.tokens) - 1))
-
-
-def _command(moments: Path, model: str, eval_data: str | None) -> str:
-    judged = f" --eval {eval_data}" if eval_data else ""
-    return f"gramian lens {moments} --model {model}{judged} --plot lens.html"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Protocol
@@ -52,6 +54,11 @@ def amount(text: str, what: str, *, base: int = 1000) -> int:
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     typer.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def command_line() -> str:
+    """The command that runs now, as it can be typed again."""
+    return shlex.join(["gramian", *sys.argv[1:]])
 
 
 def waiting(what: str) -> Status:

@@ -13,7 +13,7 @@ from gramian.measures.classes import ClassScatter, Simplex, fisher_ratio, nc1, n
 from gramian.measures.coding_rate import RateReduction, coding_rate, rate_reduction
 from gramian.measures.cosine import CosineStability, average_cosine, cosine_stability, unit_rows
 from gramian.measures.effective_rank import effective_rank, participation_ratio, stable_rank
-from gramian.measures.jackknife import jackknife
+from gramian.measures.jackknife import jackknife, jackknife_error
 from gramian.measures.linearity import adjusted, held_out_linearity, linearity
 from gramian.measures.magnitude import Magnitude, magnitude_weights
 from gramian.measures.nuclear import matrix_entropy, matrix_nuclear_norm, nuclear_norm, rankme
@@ -64,6 +64,7 @@ __all__ = [
     "hsic",
     "iso_score",
     "jackknife",
+    "jackknife_error",
     "linearity",
     "magnitude_weights",
     "match_permutation",

@@ -44,18 +44,38 @@ def jackknife(values_of: Callable[[M], float], folds: Sequence[M]) -> tuple[floa
             "into more folds"
         )
     others = _without_each(kept)
-    whole = others[0] + kept[0]
-    value = values_of(whole)
-    total, g = whole.count, len(kept)
+    value = values_of(others[0] + kept[0])
     left_out = [values_of(other) for other in others]
-    shares = [fold.count / total for fold in kept]
+    return value, jackknife_error(value, left_out, [fold.count for fold in kept])
+
+
+def jackknife_error(value: float, left_out: Sequence[float], counts: Sequence[float]) -> float:
+    """The standard error of `jackknife`, of values that are known already.
+
+    Parameters
+    ----------
+    value : the measure of all folds.
+    left_out : the measure without each fold in turn.
+    counts : rows of each fold, above zero.
+
+    Raises
+    ------
+    GramianError : fewer than two folds, or not as many counts as values.
+    """
+    g, total = len(counts), math.fsum(counts)
+    if g < 2 or len(left_out) != g:
+        raise GramianError(
+            f"jackknife_error: {len(left_out)} values and {g} counts, expected one of each per "
+            "fold, of two folds or more"
+        )
+    shares = [count / total for count in counts]
     # t_J = g t - sum_j (1 - m_j / n) t_j, as t plus what leaving out moves it by
     centre = value + math.fsum((1 - m) * (value - t) for m, t in zip(shares, left_out, strict=True))
     spread = math.fsum(
         (value + (1 / m - 1) * (value - t) - centre) ** 2 / (1 / m - 1)
         for m, t in zip(shares, left_out, strict=True)
     )
-    return value, math.sqrt(spread / g)
+    return math.sqrt(spread / g)
 
 
 def _without_each(folds: list[M]) -> list[M]:

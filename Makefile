@@ -1,6 +1,7 @@
 # make demo   a real model, read from its second moments: installs what that needs, nothing more
 # make test   lint and the whole default suite
-# Both start from a machine with Python 3.11 or newer and make, and share one .venv.
+# make browser   the report page in Chromium, which must be installed (apt-get install chromium)
+# They start from a machine with Python 3.11 or newer and make, and share one .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ TORCH := torch==2.13.0
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint docs bench clean
+.PHONY: help demo test browser slow lint docs bench clean
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -56,6 +57,9 @@ lint: $(VENV)/.test
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+browser: $(VENV)/.test
+	$(BIN)/python -m pytest -m browser tests/report $(PYTEST_ARGS)
 
 slow: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

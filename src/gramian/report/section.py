@@ -216,4 +216,6 @@ def finite(value: float | None) -> float | None:
 
 
 def _value(value: Value) -> Value:
-    return finite(value) if isinstance(value, float) else value
+    if value is None or isinstance(value, str | bool):
+        return value
+    return int(value) if hasattr(value, "__index__") else finite(value)

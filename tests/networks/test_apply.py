@@ -250,9 +250,9 @@ def test_a_wrong_network_is_never_kept(checkpoint, tmp_path, monkeypatch):
 
     real = module.write_model
 
-    def damaged(config, tensors, folder):
+    def damaged(draft, tensors, folder):
         name = "model.layers.0.mlp.down_proj.weight"
-        real(config, {**tensors, name: tensors[name] * 1.01}, folder)
+        real(draft, {**tensors, name: tensors[name] * 1.01}, folder)
 
     monkeypatch.setattr(module, "write_model", damaged)
     with pytest.raises(GramianError, match="differs from the intended network"):

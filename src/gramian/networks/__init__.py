@@ -8,25 +8,44 @@ from gramian.networks.capture import Captured, capture
 from gramian.networks.certificate import Certificate
 from gramian.networks.checkpoint import Checkpoint, open
 from gramian.networks.collect import collect
-from gramian.networks.moves import DropLayers, FoldMap, FoldNorm, Move
+from gramian.networks.moves import (
+    Arrange,
+    CentreWriters,
+    DropLayers,
+    FoldMap,
+    FoldNorm,
+    FoldReader,
+    FoldStream,
+    Move,
+    Replace,
+    Rotate,
+    SplitLinear,
+)
 from gramian.networks.needs import Cost, Need, Needs, linears
 from gramian.networks.plan import Plan
 from gramian.networks.settings import Settings
 
 __all__ = [
+    "Arrange",
     "Blueprint",
     "Captured",
+    "CentreWriters",
     "Certificate",
     "Checkpoint",
     "Cost",
     "DropLayers",
     "FoldMap",
     "FoldNorm",
+    "FoldReader",
+    "FoldStream",
     "Move",
     "Need",
     "Needs",
     "Plan",
+    "Replace",
+    "Rotate",
     "Settings",
+    "SplitLinear",
     "apply",
     "capture",
     "collect",

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gramian.errors import GramianError
-from gramian.networks.certificate import Certificate, certify
-from gramian.networks.checkpoint import Checkpoint, skeleton, state
+from gramian.networks.building import built, write_model
+from gramian.networks.certificate import (
+    Certificate,
+    Outputs,
+    certificate,
+    default_tolerance,
+    difference,
+    outputs_of,
+    probe_ids,
+    require_within,
+)
+from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.checkpoint import open as open_checkpoint
 from gramian.networks.draft import Draft
-from gramian.networks.moves import as_if
+from gramian.networks.moves import Move, as_if, stages
 from gramian.networks.plan import Plan
-from gramian.networks.staging import staged_folder
+from gramian.networks.reach import reach
+from gramian.networks.staging import refuse_existing, staged_folder
 
 COPIED = (
     "tokenizer.json",
@@ -41,66 +51,77 @@ def apply(
     out: str | Path,
     *,
     probe: Tensor | None = None,
-    tolerance: float = 1e-4,
+    tolerance: float | None = None,
     force: bool = False,
 ) -> Certificate:
     """Write the checkpoint that the plan describes. The source is never changed.
 
-    The new folder is an ordinary transformers checkpoint. It is written under a temporary name,
-    opened again, and compared on ``probe`` with the source network in which the moves are made by
-    hooks; only when the two agree does it get its name. ``gramian.json`` in it holds the plan's
-    description and the certificate.
+    The new folder is an ordinary transformers checkpoint (with split linears, one that only
+    Gramian opens). It is written under a temporary name, opened again, and compared on ``probe``
+    with the source network in which the moves are made by hooks; only when the two agree does it
+    get its name. Where a move speaks of a basis that an earlier one has changed, the network so
+    far is built in memory, compared, and hooked for the moves that follow. ``gramian.json`` in
+    the folder holds the plan's description and the certificate.
 
     Parameters
     ----------
     probe : (batch, length) token ids to compare on; seeded random ids when None.
     tolerance : largest allowed difference between the written network and the reference, as a
-        share of the reference's largest absolute logit.
+        share of the reference's largest absolute output; when None 1e-4, or 16 units of rounding
+        in half precision.
 
     Raises
     ------
     GramianError : the plan is for other weights, the network cannot take a move, ``out`` exists,
         no space is left, or the written network does not compute what it should.
     """
+    refuse_existing(Path(out), force=force)
     if plan.weights != checkpoint.digest:
         raise GramianError(
             f"this plan was made for the weights {plan.weights[:12]} of {plan.model}, but "
             f"{checkpoint.name} has the weights {checkpoint.digest[:12]}; plan again on this model"
         )
-    start = draft = Draft.of(checkpoint)
-    for move in plan.moves:
-        draft = move.rewrite(draft)
+    first = start = Draft.of(checkpoint)
+    _rewritten(first, plan.moves)
+    allowed = default_tolerance(checkpoint.dtype) if tolerance is None else tolerance
+    ids = (probe_ids(checkpoint) if probe is None else probe).to(checkpoint.device)
+    model, drift = checkpoint.model, 0.0
+    source_outputs = outputs_of(model, ids)
+    *earlier, last = stages(plan.moves)
     with staged_folder(Path(out), force=force) as folder:
-        tensors = {name: make() for name, make in draft.tensors.items()}
-        write_model(draft.config, tensors, folder)
+        for moves in earlier:
+            intended = _intended(model, start, moves, ids)
+            end = _rewritten(start, moves)
+            tensors = end.computed()
+            model = built(end, tensors, checkpoint.device)
+            drift += difference(outputs_of(model, ids), intended)
+            require_within(drift, allowed)
+            start = end.settled(tensors)
+        intended = _intended(model, start, last, ids)
+        end = _rewritten(start, last)
+        tensors = end.computed()
+        write_model(end, tensors, folder)
         copy_companions(checkpoint, folder)
-        with as_if(checkpoint.model, checkpoint.blueprint, start, plan.moves):
-            certificate = certify(checkpoint, folder, tensors, probe, tolerance)
+        written = open_checkpoint(folder, device=checkpoint.device, dtype=checkpoint.dtype)
+        certified = certificate(
+            checkpoint,
+            folder,
+            tensors,
+            Outputs(source_outputs, intended, outputs_of(written.model, ids)),
+            drift=drift,
+            tolerance=allowed,
+            loads_in=reach(first, end),
+        )
         document = {
             "source": checkpoint.name,
             "source_weights": plan.weights,
             "moves": [move.describe() for move in plan.moves],
             "evidence": dict(plan.evidence),
-            "certificate": asdict(certificate),
+            "certificate": asdict(certified),
         }
         (folder / "gramian.json").write_text(json.dumps(document, indent=2) + "\n")
-        (folder / "README.md").write_text(model_card(checkpoint, plan, certificate))
-    return certificate
-
-
-def write_model(config: Any, tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Save configuration and tensors as safetensors shards that transformers loads."""
-    model: Any = skeleton(config)
-    expected, found = set(state(model)), set(tensors)
-    if expected != found:
-        raise GramianError(
-            f"the plan leaves the tensors {sorted(found ^ expected)[:4]} unmatched with a "
-            f"{config.model_type} checkpoint; this is a defect of the move, please report it"
-        )
-    model.load_state_dict(dict(tensors), strict=False, assign=True)
-    model.tie_weights()
-    model.config.dtype = next(iter(tensors.values())).dtype
-    model.save_pretrained(folder, max_shard_size="2GB")
+        (folder / "README.md").write_text(model_card(checkpoint, plan, certified))
+    return certified
 
 
 def copy_companions(checkpoint: Checkpoint, folder: Path) -> None:
@@ -118,10 +139,23 @@ def copy_companions(checkpoint: Checkpoint, folder: Path) -> None:
         shutil.copytree(source / "chat_templates", folder / "chat_templates")
 
 
-def model_card(checkpoint: Checkpoint, plan: Plan, certificate: Certificate) -> str:
+def model_card(checkpoint: Checkpoint, plan: Plan, certified: Certificate) -> str:
     """A short README for the new checkpoint."""
+    library = "gramian" if "gramian" in certified.loads_in else "transformers"
     moves = "\n".join(f"{i + 1}. {move.describe()}" for i, move in enumerate(plan.moves))
     return (
-        f"---\nbase_model: {checkpoint.name}\nlibrary_name: transformers\n---\n\n"
-        f"# {Path(checkpoint.name).name}, rewritten by Gramian\n\n{moves}\n\n{certificate}\n"
+        f"---\nbase_model: {checkpoint.name}\nlibrary_name: {library}\n---\n\n"
+        f"# {Path(checkpoint.name).name}, rewritten by Gramian\n\n{moves}\n\n{certified}\n"
     )
+
+
+def _intended(model: nn.Module, start: Draft, moves: tuple[Move, ...], ids: Tensor) -> Tensor:
+    """What the network at the start of a stage gives while hooks make the moves."""
+    with as_if(model, start.blueprint, start, moves):
+        return outputs_of(model, ids)
+
+
+def _rewritten(draft: Draft, moves: tuple[Move, ...]) -> Draft:
+    for move in moves:
+        draft = move.rewrite(draft)
+    return draft

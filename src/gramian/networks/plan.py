@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from gramian.errors import GramianError
-from gramian.maps import map_from
 from gramian.maps.document import load_document, save_document, under
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.draft import Draft
-from gramian.networks.moves import DropLayers, FoldMap, FoldNorm, Move
+from gramian.networks.moves import Move, decode, encode
 
 _KIND, _VERSION = "gramian-plan", 1
 
@@ -37,7 +34,8 @@ class Plan:
 
         Raises
         ------
-        GramianError : the network cannot take one of the moves.
+        GramianError : the network cannot take one of the moves, or its blueprint was inferred
+            rather than taken from a checked table.
         """
         draft = Draft.of(checkpoint)
         for move in moves:
@@ -55,7 +53,7 @@ class Plan:
         """Write to one safetensors file: moves as JSON in the header, maps as tensors."""
         moves, tensors = [], {}
         for i, move in enumerate(self.moves):
-            described, own = _encode(move)
+            described, own = encode(move)
             moves.append(described)
             tensors.update({f"{i}.{name}": tensor for name, tensor in own.items()})
         document = {
@@ -77,7 +75,7 @@ class Plan:
         header, tensors = load_document(path, _KIND, _VERSION)
         try:
             moves = tuple(
-                _decode(described, under(tensors, f"{i}."))
+                decode(described, under(tensors, f"{i}."))
                 for i, described in enumerate(header["moves"])
             )
             return cls(
@@ -85,28 +83,3 @@ class Plan:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise GramianError(f"{path} is not a valid plan: {error!r}") from error
-
-
-def _encode(move: Move) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    match move:
-        case FoldNorm(norm):
-            return {"kind": move.kind, "norm": norm}, {}
-        case FoldMap(site, map_):
-            return {"kind": move.kind, "site": site, "map": map_.spec()}, map_.tensors()
-        case DropLayers(layers):
-            return {"kind": move.kind, "layers": list(layers)}, {}
-    raise GramianError(f"a move of kind {move.kind!r} cannot be saved")
-
-
-def _decode(described: Mapping[str, Any], tensors: dict[str, Tensor]) -> Move:
-    match described["kind"]:
-        case "fold_norm":
-            return FoldNorm(str(described["norm"]))
-        case "fold_map":
-            return FoldMap(str(described["site"]), map_from(described["map"], tensors))
-        case "drop_layers":
-            return DropLayers(tuple(int(i) for i in described["layers"]))
-        case kind:
-            raise GramianError(
-                f"unknown move {kind!r}; this version knows fold_norm, fold_map and drop_layers"
-            )

@@ -45,15 +45,17 @@ def shape_distance(joint: JointMoments, alpha: float = 1.0, kind: str = "euclide
     Equal to ``LinearMetric`` of netrep on rows divided by ``sqrt(n)``; without this division
     the meaning of ``alpha`` and the Euclidean distance would depend on the number of rows.
 
-    Squares of distances are differences of sums: what is below about 1e-8 of the scale of the
+    Squares of distances are differences of sums: what is below about 1e-7 of the scale of the
     rows (of a radian) is rounding.
 
     Parameters
     ----------
     joint : joint moments (dx, dy). With ``alpha=1`` ``y`` may be diagonal.
     alpha : 1 for Procrustes, 0 for full whitening, which is invariant to invertible maps.
-    kind : ``"euclidean"``, in the units of the rows, or ``"angular"``, in radians, which does
-        not see a common scale.
+        In between, as in netrep, the mixture depends on the scale of the rows: compare sites of
+        one scale.
+    kind : ``"euclidean"``, in the units of the rows, or ``"angular"``, in radians, which with
+        ``alpha`` 0 or 1 does not see the scale of a side.
 
     Returns nan for the angle when a side does not vary.
 

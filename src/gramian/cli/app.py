@@ -11,6 +11,7 @@ from gramian.cli.add import add
 from gramian.cli.collect import collect
 from gramian.cli.evaluate import evaluate
 from gramian.cli.info import info
+from gramian.cli.inspect import inspect
 from gramian.cli.lens import lens
 from gramian.cli.methods import methods
 from gramian.cli.report import report
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (collect, lens, add, info, evaluate, report, methods):
+for command in (collect, lens, inspect, add, info, evaluate, report, methods):
     app.command()(command)
 
 

@@ -40,7 +40,9 @@ Example:
 def collect(
     model: Annotated[str, typer.Argument(help="A folder, a .gguf, a hub id, bundled:smollm2.")],
     data: Annotated[str, typer.Option(help="A .txt, .jsonl, .parquet, a folder, bundled:pydocs.")],
-    purpose: Annotated[str, typer.Option("--for", help="Jobs, by comma: lens, linears.")] = "lens",
+    purpose: Annotated[
+        str, typer.Option("--for", help="Jobs, by comma: lens, inspect, linears.")
+    ] = "lens",
     tokens: Annotated[str, typer.Option(help="Tokens to use, or 'all'.")] = "32k",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.")] = None,
     length: Annotated[int, typer.Option(help="Tokens in a window.")] = 512,
@@ -169,10 +171,10 @@ def needs_for(checkpoint: Checkpoint, purpose: str) -> Needs:
     ------
     GramianError : an unknown job.
     """
-    from gramian import lens
+    from gramian import inspect, lens
     from gramian.networks.needs import linears
 
-    jobs = {"lens": lens.needs, "linears": linears}
+    jobs = {"lens": lens.needs, "inspect": inspect.needs, "linears": linears}
     needs = Needs.of(())
     for name in purpose.split(","):
         if name.strip() not in jobs:

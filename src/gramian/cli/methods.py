@@ -20,7 +20,8 @@ def methods(
 
         gramian methods
     """
-    import gramian.lens  # importing a room registers its methods
+    import gramian.inspect  # importing a room registers its methods
+    import gramian.lens
     import gramian.measures
     import gramian.solvers  # noqa: F401
     from gramian.registry import methods as registered

@@ -8,7 +8,7 @@ from torch import Tensor
 from gramian.errors import GramianError
 from gramian.moments import Moments
 from gramian.registry import method
-from gramian.solvers.spectrum import eigh, entropy_rank
+from gramian.solvers.spectrum import eigenvalues, entropy_rank
 
 
 @method("effective_rank", job="inspect", paper="Roy & Vetterli 2007, EUSIPCO")
@@ -51,7 +51,7 @@ def spectrum_of(moments: Moments | Tensor) -> Tensor:
     if isinstance(moments, Moments):
         if moments.is_diagonal:
             raise GramianError("a spectrum needs full moments; only the diagonal is kept")
-        return eigh(moments.scatter)[0].clamp_min(0.0)
+        return eigenvalues(moments.scatter).clamp_min(0.0)
     values = moments.to(torch.float64)
     if values.ndim != 1 or bool((values < 0).any()):
         raise GramianError(

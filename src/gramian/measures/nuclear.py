@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.measures.effective_rank import spectrum_of
 from gramian.moments import Moments
 from gramian.registry import method
-from gramian.solvers.spectrum import eigh, entropy_rank
+from gramian.solvers.spectrum import eigenvalues, entropy_rank
 
 
 @method("matrix_entropy", job="inspect", paper="2410.10672")
@@ -83,4 +82,4 @@ def second_spectrum(moments: Moments | Tensor) -> Tensor:
         return spectrum_of(moments)
     if moments.is_diagonal:
         raise GramianError("a spectrum needs full moments; only the diagonal is kept")
-    return torch.clamp_min(eigh(moments.raw())[0], 0.0)
+    return eigenvalues(moments.raw()).clamp_min(0.0)

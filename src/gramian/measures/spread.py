@@ -175,12 +175,13 @@ class Spread:
         }
 
 
-def spread(moments: Moments) -> Spread:
+def spread(moments: Moments, values: Tensor | None = None) -> Spread:
     """Every measure of spread of a site, from one eigendecomposition of its covariance.
 
     Parameters
     ----------
     moments : full moments of width d.
+    values : (d,) the eigenvalues of their scatter in any order, where they are known already.
 
     Raises
     ------
@@ -192,7 +193,7 @@ def spread(moments: Moments) -> Spread:
         )
     if moments.count <= 0:
         raise GramianError("spread of no rows; collect more text")
-    values = spectrum_of(moments)
+    values = spectrum_of(moments if values is None else values)
     debiased = None
     if moments.quartic is not None and moments.count >= 4 and moments.count2 == moments.count:
         debiased = debiased_participation_ratio(moments)

@@ -14,7 +14,7 @@ from gramian.measures.effective_rank import spectrum_of
 from gramian.moments import Moments
 from gramian.moments.products import as_rows
 from gramian.registry import method
-from gramian.solvers.spectrum import eigh
+from gramian.solvers.spectrum import eigenvalues, eigh
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class InputBasis:
         # W C W^T has the eigenvalues of (W V sqrt(L))^T (W V sqrt(L)): take the smaller product.
         image = (matrix @ self.vectors) * self.values.sqrt()
         gram = image.T @ image if inputs < outputs else image @ image.T
-        mapped = eigh((gram + gram.T) / 2)[0].flip(0).clamp_min(0.0)
+        mapped = eigenvalues((gram + gram.T) / 2).clamp_min(0.0)
         return UtilisedRank(
             energy_rank(self.values, energy), energy_rank(mapped, energy), inputs, outputs, energy
         )

@@ -39,6 +39,17 @@ def eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(found), torch.from_numpy(basis)
 
 
+def eigenvalues(matrix: Tensor) -> Tensor:
+    """Eigenvalues alone, ascending, in about a third of the time of `eigh`; refuses as it does."""
+    if matrix.device.type != "cpu" or len(matrix) > LARGEST:
+        return eigh(matrix)[0]
+    copy = np.array(matrix.numpy(), order="F")
+    found = scipy.linalg.eigh(
+        copy, driver="evd", overwrite_a=True, check_finite=False, eigvals_only=True
+    )
+    return torch.from_numpy(found)
+
+
 def entropy_rank(values: Tensor) -> float:
     """``exp`` of the entropy of eigenvalues, ``p = values / sum``; zero when all are zero."""
     positive = values[values > 0]

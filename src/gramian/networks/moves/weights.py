@@ -21,12 +21,18 @@ def parts(map: LinearMap) -> tuple[LinearMap, Tensor | None]:
 
 
 def checked_map(value: Any, what: str) -> None:
-    """Raise unless ``value`` is a map."""
+    """Raise unless ``value`` is a map of finite numbers."""
     if not isinstance(value, LinearMap):
         raise GramianError(
             f"{what} takes a map and got a {type(value).__name__}; wrap a weight of shape "
             "(out, in) as Dense(weight)"
         )
+    for name, tensor in value.tensors().items():
+        if not bool(tensor.isfinite().all()):
+            raise GramianError(
+                f"the map for {what} is not finite in {name!r}; solve it again on rows without NaN "
+                "or infinity"
+            )
 
 
 def require_square(map: LinearMap, width: int, place: str) -> None:

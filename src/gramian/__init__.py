@@ -13,7 +13,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gramian import data, evaluate, lens, maps, measures, moments, networks, solvers
+    from gramian import (
+        compare,
+        data,
+        evaluate,
+        inspect,
+        lens,
+        maps,
+        measures,
+        moments,
+        networks,
+        solvers,
+    )
     from gramian.data import documents
     from gramian.errors import GramianError
     from gramian.moments import JointMoments, Moments, MomentSet, Quadratic, add_moments
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
         SplitLinear,
         apply,
         collect,
+        collect_pair,
         open,
     )
     from gramian.registry import methods
@@ -60,10 +72,22 @@ _NAMES = {
     "SplitLinear": "gramian.networks",
     "apply": "gramian.networks",
     "collect": "gramian.networks",
+    "collect_pair": "gramian.networks",
     "open": "gramian.networks",
     "methods": "gramian.registry",
 }
-_ROOMS = ("data", "evaluate", "lens", "maps", "measures", "moments", "networks", "solvers")
+_ROOMS = (
+    "compare",
+    "data",
+    "evaluate",
+    "inspect",
+    "lens",
+    "maps",
+    "measures",
+    "moments",
+    "networks",
+    "solvers",
+)
 
 __all__ = [
     "Arrange",
@@ -87,9 +111,12 @@ __all__ = [
     "add_moments",
     "apply",
     "collect",
+    "collect_pair",
+    "compare",
     "data",
     "documents",
     "evaluate",
+    "inspect",
     "lens",
     "maps",
     "measures",

@@ -152,9 +152,7 @@ def test_another_version(folder: Path) -> None:
     with pytest.raises(GramianError, match="format 7, this gramian reads 1 and 2; upgrade"):
         MomentSet.open(folder)
     rewrite(folder, lambda index: index.update(format=0))
-    with pytest.raises(
-        GramianError, match="reads 1 and 2; collect it again"
-    ):
+    with pytest.raises(GramianError, match="reads 1 and 2; collect it again"):
         MomentSet.open(folder)
 
 

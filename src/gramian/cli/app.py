@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gramian.cli.add import add
 from gramian.cli.collect import collect
+from gramian.cli.compare import compare
 from gramian.cli.evaluate import evaluate
 from gramian.cli.info import info
 from gramian.cli.inspect import inspect
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (collect, lens, inspect, add, info, evaluate, report, methods):
+for command in (collect, lens, inspect, compare, add, info, evaluate, report, methods):
     app.command()(command)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,19 +31,25 @@ from gramian.networks.passes import Passes
 
 if TYPE_CHECKING:
     from gramian.moments import Shares
+    from gramian.networks.paired_needs import PairedNeeds
 
 EXAMPLE = """
-Example:
+Examples:
 
     gramian collect bundled:smollm2 --data bundled:pydocs --for lens --tokens 32k -o m.moments
+
+    gramian collect MODEL_A MODEL_B --data bundled:pydocs --for compare -o ab.moments
 """
 
 
 def collect(
     model: Annotated[str, typer.Argument(help="A folder, a .gguf, a hub id, bundled:smollm2.")],
     data: Annotated[str, typer.Option(help="A .txt, .jsonl, .parquet, a folder, bundled:pydocs.")],
+    other: Annotated[
+        str | None, typer.Argument(help="A second network, in the same pass, for compare.")
+    ] = None,
     purpose: Annotated[
-        str, typer.Option("--for", help="Jobs, by comma: lens, inspect, linears.")
+        str, typer.Option("--for", help="Jobs, by comma: lens, inspect, compare, linears.")
     ] = "lens",
     tokens: Annotated[str, typer.Option(help="Tokens to use, or 'all'.")] = "32k",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.")] = None,
@@ -58,6 +66,12 @@ def collect(
     text_field: Annotated[str, typer.Option(help="Field of a record with the text.")] = "text",
     chat_template: Annotated[str, typer.Option(help="off, or auto for the model's own.")] = "off",
     thinking: Annotated[bool | None, typer.Option("--thinking/--no-thinking")] = None,
+    align: Annotated[
+        str, typer.Option(help="Rows of two networks: auto, tokens, characters, documents.")
+    ] = "auto",
+    inside: Annotated[
+        bool, typer.Option("--inside", help="Of two networks, also the pairs within each.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it costs.")] = False,
     device: Device = "cpu",
     dtype: Dtype = "float32",
@@ -68,7 +82,8 @@ def collect(
     """Collect the moments of a network once; every job then reads them."""
     from gramian.data import documents
     from gramian.moments import RowRule
-    from gramian.networks import collect as run
+    from gramian.networks import collect as collect_one
+    from gramian.networks import collect_pair
     from gramian.networks import open as open_checkpoint
     from gramian.networks.passes import plan_passes
     from gramian.networks.settings import Settings
@@ -77,11 +92,17 @@ def collect(
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
     with waiting(f"opening {model}"):
         checkpoint.blueprint  # noqa: B018 - an unknown architecture is refused before all else
+    second = None if other is None else open_checkpoint(other, device=device, dtype=dtype)
+    joint = None if second is None else joint_needs(checkpoint, second, purpose, inside=inside)
     needs = needs_for(checkpoint, purpose)
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
     parts = fold_shares(shares)
     Settings(tokens=wanted, length=length, batch_rows=batch_rows, reservoir=rows, shares=parts)
+    if dry_run and second is not None and joint is not None:
+        cost = joint.cost(checkpoint, second, budget, wanted)
+        print_json(cost.to_json()) if json else console.print(str(cost), soft_wrap=True)
+        return
     if dry_run:
         passes = plan_passes(checkpoint, needs, budget)
         _print_cost(checkpoint, needs, wanted, passes, batch_rows, json=json)
@@ -93,6 +114,12 @@ def collect(
     docs = documents(data, text_field=text_field)
     with waiting(f"reading the weights of {model}"):
         checkpoint.digest  # noqa: B018
+    if second is not None:
+        with waiting(f"reading the weights of {other}"):
+            second.digest  # noqa: B018
+    run = partial(collect_one, checkpoint, docs, needs)
+    if second is not None:
+        run = partial(collect_pair, checkpoint, second, docs, inside=inside, align=align)
     with bar("collecting", wanted) as advance, stop_between_batches() as check:
 
         def progress(done: int, total: int | None) -> None:
@@ -100,9 +127,6 @@ def collect(
             check()
 
         moments = run(
-            checkpoint,
-            docs,
-            needs,
             out=out,
             memory=budget,
             force=force,
@@ -171,16 +195,39 @@ def needs_for(checkpoint: Checkpoint, purpose: str) -> Needs:
     ------
     GramianError : an unknown job.
     """
-    from gramian import inspect, lens
-    from gramian.networks.needs import linears
+    from gramian import compare, inspect, lens
+    from gramian.networks.needs import linears, rank
 
-    jobs = {"lens": lens.needs, "inspect": inspect.needs, "linears": linears}
+    jobs: dict[str, Callable[[Checkpoint], Needs]] = {
+        "lens": lens.needs,
+        "inspect": inspect.needs,
+        "compare": compare.needs,
+        "linears": linears,
+        "rank": rank,
+    }
     needs = Needs.of(())
     for name in purpose.split(","):
         if name.strip() not in jobs:
             raise GramianError(f"--for {name.strip()!r}: expected one of {', '.join(jobs)}")
         needs = needs + jobs[name.strip()](checkpoint)
     return needs
+
+
+def joint_needs(a: Checkpoint, b: Checkpoint, purpose: str, *, inside: bool) -> PairedNeeds:
+    """The needs of a joint collection of two networks.
+
+    Raises
+    ------
+    GramianError : a job other than compare, the only one that reads two networks.
+    """
+    from gramian.networks.paired_needs import PairedNeeds
+
+    if [name.strip() for name in purpose.split(",")] != ["compare"]:
+        raise GramianError(
+            f"--for {purpose}: two networks are collected together for compare alone; give "
+            "--for compare, or one network"
+        )
+    return PairedNeeds.of(a, b, inside=inside)
 
 
 def _print_cost(

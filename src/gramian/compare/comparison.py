@@ -96,8 +96,9 @@ class Comparison:
     """Whether rows were collected side by side."""
     align: str | None
     """How rows of two networks were paired (see ``Recipe.partner``), else None."""
-    rows: Mapping[str, float]
-    """``kept`` and ``sinks``: how many rows are behind the moments, in all folds."""
+    rows: Mapping[str, int]
+    """``kept`` and ``sinks``: how many rows are behind the moments, in all folds; of a second
+    set ``other_kept`` and ``other_sinks``."""
     documents: int
     folds: tuple[str, ...]
     matrices: tuple[Matrix, ...]

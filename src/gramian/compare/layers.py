@@ -89,10 +89,7 @@ def compare(
         models=_models(moments, other, x, y),
         paired=other is None,
         align=_align(moments, x, y),
-        rows={
-            "kept": sum(c["rows"] for c in moments.counts.values()),
-            "sinks": sum(c["sinks"] for c in moments.counts.values()),
-        },
+        rows=_rows(moments) | ({} if other is None else _rows(other, "other_")),
         documents=moments.documents.count,
         folds=moments.folds,
         matrices=tuple(matrices),
@@ -223,6 +220,14 @@ def _fold_counts(moments: MomentSet, folds: Sequence[str], sinks: bool) -> list[
 def _unpaired(a: MomentSet, b: MomentSet, x: Sequence[str], y: Sequence[str]) -> tuple[str, ...]:
     """Bures only where every row has the width of every column."""
     return UNPAIRED if len(widths(a, x) | widths(b, y)) == 1 else UNPAIRED[:1]
+
+
+def _rows(moments: MomentSet, prefix: str = "") -> dict[str, int]:
+    counts = moments.counts.values()
+    return {
+        f"{prefix}kept": sum(count["rows"] for count in counts),
+        f"{prefix}sinks": sum(count["sinks"] for count in counts),
+    }
 
 
 def _models(

@@ -22,6 +22,7 @@ from gramian.networks.moves import (
     SplitLinear,
 )
 from gramian.networks.needs import Cost, Need, Needs, linears
+from gramian.networks.paired import collect_pair
 from gramian.networks.plan import Plan
 from gramian.networks.settings import Settings
 
@@ -49,6 +50,7 @@ __all__ = [
     "apply",
     "capture",
     "collect",
+    "collect_pair",
     "linears",
     "open",
 ]

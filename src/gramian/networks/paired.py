@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 
@@ -22,6 +22,7 @@ from gramian.data import (
 )
 from gramian.errors import GramianError
 from gramian.moments import MomentSet, MomentSetWriter, Partner, Recipe
+from gramian.moments.recipe import ALIGNMENTS
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.collect import Progress, packing_of, recipe_of, settings_of
 from gramian.networks.journal import Journal
@@ -29,8 +30,6 @@ from gramian.networks.paired_needs import PairedNeeds
 from gramian.networks.paired_sums import PairedSums
 from gramian.networks.pilot import fixed_rule
 from gramian.networks.settings import Settings
-
-Align = Literal["auto", "tokens", "characters", "documents"]
 
 
 def collect_pair(
@@ -40,7 +39,7 @@ def collect_pair(
     *,
     sites: tuple[Sequence[str], Sequence[str]] | None = None,
     inside: bool = False,
-    align: Align = "auto",
+    align: str = "auto",
     out: str | Path | None = None,
     memory: int | None = None,
     force: bool = False,
@@ -122,15 +121,17 @@ class Rows:
     totals: Callable[[], Mapping[str, Total]]
 
     @classmethod
-    def of(cls, a: Checkpoint, b: Checkpoint, packing: Packing, align: Align) -> Rows:
+    def of(cls, a: Checkpoint, b: Checkpoint, packing: Packing, align: str) -> Rows:
         """Choose the alignment.
 
         Raises
         ------
         GramianError : one that is unknown or impossible with these tokenizers.
         """
-        if align not in get_args(Align):
-            raise GramianError(f"align is {align!r}, expected one of {', '.join(get_args(Align))}")
+        if align not in ("auto", *ALIGNMENTS):
+            raise GramianError(
+                f"align is {align!r}, expected one of {', '.join(('auto', *ALIGNMENTS))}"
+            )
         template = template_digest(b.tokenizer, packing.chat_template, packing.thinking)
         same = a.tokenizer_digest == b.tokenizer_digest and packing.template == template
         if align == "tokens" and not same:

@@ -10,6 +10,7 @@ from typing import Any
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, Pair
 from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.estimate import product_speed
 from gramian.networks.needs import Needs
 
 A, B = "a:", "b:"
@@ -31,21 +32,26 @@ class PairedCost:
     """Per token, all passes together."""
     forward_operations: int
     """Per token and pass, of both networks."""
+    minutes: float | None
+    """None when the number of tokens is not known beforehand."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def __str__(self) -> str:
-        return "\n".join(
-            (
-                f"{self.sites} sites of two networks and {self.pairs} pairs in {self.passes} "
-                f"{'pass' if self.passes == 1 else 'passes'} over the data",
-                f"memory   {self.memory_bytes / 1e6:,.0f} MB of statistics, above the models",
-                f"disk     about {self.disk_bytes / 1e6:,.0f} MB",
-                f"work     {self.statistics_operations / 1e6:,.0f} million operations per token "
-                f"beside {self.forward_operations / 1e6:,.0f} of the forward passes",
+        lines = [
+            f"{self.sites} sites of two networks and {self.pairs} pairs in {self.passes} "
+            f"{'pass' if self.passes == 1 else 'passes'} over the data",
+            f"memory   {self.memory_bytes / 1e6:,.0f} MB of statistics, above the models",
+            f"disk     about {self.disk_bytes / 1e6:,.0f} MB",
+            f"work     {self.statistics_operations / 1e6:,.0f} million operations per token "
+            f"beside {self.forward_operations / 1e6:,.0f} of the forward passes",
+        ]
+        if self.minutes is not None:
+            lines.append(
+                f"time     about {self.minutes:.1f} minutes (from the speed of one matrix product)"
             )
-        )
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -122,19 +128,32 @@ class PairedNeeds:
             groups[-1].append(pair)
         return tuple(tuple(group) for group in groups)
 
-    def cost(self, a: Checkpoint, b: Checkpoint, memory: int | None = None) -> PairedCost:
+    def cost(
+        self,
+        a: Checkpoint,
+        b: Checkpoint,
+        memory: int | None = None,
+        tokens: int | None = None,
+    ) -> PairedCost:
         """Bytes and operations, from the configurations alone."""
         groups = self.passes(memory)
         squares = [d * d for d in self.widths.values()]
         triangles = [d * (d + 1) // 2 for d in self.widths.values()]
         products = [self.widths[pair.x] * self.widths[pair.y] for pair in self.pairs]
         nothing = Needs.of(())
+        forward = sum(nothing.cost(one).forward_operations for one in (a, b))
+        statistics = sum(squares) + 2 * sum(products)
+        minutes = None
+        if tokens is not None:
+            operations = tokens * (forward * len(groups) + statistics)
+            minutes = operations / product_speed(a.device) / 60
         return PairedCost(
             sites=len(self.widths),
             pairs=len(self.pairs),
             passes=len(groups),
             memory_bytes=max(self.bytes(group) for group in groups),
             disk_bytes=8 * len(FOLDS) * (sum(triangles) + sum(products)),
-            statistics_operations=sum(squares) + 2 * sum(products),
-            forward_operations=sum(nothing.cost(one).forward_operations for one in (a, b)),
+            statistics_operations=statistics,
+            forward_operations=forward,
+            minutes=minutes,
         )

@@ -121,7 +121,7 @@ def test_lens_prints_tables_and_writes_a_page_and_casts(gramian, model, moments,
     page = (tmp_path / "lens.html").read_text()
     assert "plotly" in page
     assert "2.resid_pre" in page
-    assert "gramian lens" in page
+    assert "<span>gramian</span> <span>lens</span>" in page
     assert len(load_casts(tmp_path / "casts.safetensors")) == 3
     again = gramian("lens", moments, "--model", model, "--plot", tmp_path / "lens.html")
     assert again.code == 2

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,8 @@ def test_light_and_dark_follow_the_reader(visit, folder, width):
     light = seen.evaluate(read)
     seen.page.emulate_media(color_scheme="dark")
     seen.page.wait_for_function(
-        "(before) => document.querySelector('#curves-figure-1 .plot').data[0].line.color !== before",
+        """(before) =>
+             document.querySelector('#curves-figure-1 .plot').data[0].line.color !== before""",
         arg=light[2],
     )
     dark = seen.evaluate(read)
@@ -218,7 +220,8 @@ def test_the_numbers_of_a_figure_open_as_a_table(visit, folder):
         shape = table.evaluate("(t) => [t.rows.length, t.rows[0].cells.length]")
         assert shape == size
     head = seen.evaluate(
-        "() => [...document.querySelectorAll('#curves-figure-1 thead th')].map((e) => e.textContent)"
+        """() => [...document.querySelectorAll('#curves-figure-1 thead th')]
+             .map((e) => e.textContent)"""
     )
     assert head == ["layer", "cast", "gaps", HOSTILE]
     assert seen.evaluate("document.documentElement.scrollWidth") <= 390
@@ -241,10 +244,11 @@ def test_headings_go_down_one_step_at_a_time(visit, folder):
     )
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:]))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
     unnamed = seen.evaluate(
-        """() => [...document.querySelectorAll('[role=img], [role=region]')].filter((e) =>
-             !(e.ariaLabel || document.getElementById(e.getAttribute('aria-labelledby'))?.textContent)
-           ).length"""
+        """() => [...document.querySelectorAll('[role=img], [role=region]')].filter((e) => {
+             const by = document.getElementById(e.getAttribute('aria-labelledby'));
+             return !(e.ariaLabel || by?.textContent);
+           }).length"""
     )
     assert unnamed == 0

@@ -138,9 +138,40 @@ def _lens(source: Source) -> Section | str:
     return lens_section(summary, command=command, anchor=f"lens{source.suffix}")
 
 
+def _inspect(source: Source) -> Section | str:
+    from gramian.cli.options import bar
+    from gramian.inspect import inspect
+    from gramian.report.sections.inspect import inspect_section
+
+    moments = source.moments
+    try:
+        with bar("inspecting", len(moments.sites)) as advance:
+            inspection = inspect(moments, source.checkpoint, progress=advance)
+    except GramianError as error:
+        return str(error)
+    command = source.command("inspect", weights=True)
+    return inspect_section(inspection, command=command, anchor=f"inspect{source.suffix}")
+
+
+def _compare(source: Source) -> Section | str:
+    from gramian.cli.options import bar
+    from gramian.compare import compare
+    from gramian.report.sections.compare import compare_section
+
+    try:
+        with bar("comparing") as advance:
+            comparison = compare(source.moments, progress=advance)
+    except GramianError as error:
+        return str(error)
+    command = source.command("compare")
+    return compare_section(comparison, command=command, anchor=f"compare{source.suffix}")
+
+
 SECTIONS: Mapping[str, Callable[[Source], Section | str]] = {
     "collected": _collected,
+    "inspect": _inspect,
     "lens": _lens,
+    "compare": _compare,
 }
 """Name -> what makes the section, or says why it cannot."""
 

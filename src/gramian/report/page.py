@@ -152,7 +152,7 @@ def cell(value: Value) -> str:
             return f"{value:,}"
         case float():
             whole = value.is_integer() or abs(value) >= 1e4
-            return f"{value:,.0f}" if whole and abs(value) < 1e12 else f"{value:.4g}"
+            return f"{value:,.0f}" if whole and abs(value) < 1e12 else f"{value:#.4g}"
         case str():
             return value
 

@@ -21,7 +21,7 @@ _ANCHOR = re.compile(r"[a-z][a-z0-9-]*")
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, one set of bars, or one row of a heat map.
+    """One curve, one set of bars, or one row of a heat map; sequences are kept as tuples.
 
     Raises
     ------
@@ -30,12 +30,12 @@ class Series:
 
     name: str
     """Of the curve; of the row, in a heat map."""
-    x: tuple[str | float, ...]
-    y: tuple[float | None, ...]
+    x: Sequence[str | float]
+    y: Sequence[float | None]
     """A value that is missing or not finite is a gap."""
-    labels: tuple[str, ...] = ()
+    labels: Sequence[str] = ()
     """What each point is called when a reader points at it; empty: its ``x``."""
-    errors: tuple[float | None, ...] = ()
+    errors: Sequence[float | None] = ()
     """Standard error of each value."""
 
     def __post_init__(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from gramian.moments import FOLDS, MomentSet, Recipe
 from gramian.report.section import Figure, Section, Series, Table
+from gramian.report.sections.places import network_order
 
 
 def collected_section(moments: MomentSet, *, command: str, anchor: str = "collected") -> Section:
@@ -146,17 +146,3 @@ def _pairs(found: Mapping[str, Any]) -> Table:
         for entry in sorted(found["pairs"], key=order)
     ]
     return Table.of(f"Pairs ({len(records):,})", records)
-
-
-_STEPS = ("embed", "resid_pre", "attn_in", "z", "attn_out", "resid_mid", "mlp_in", "mlp_mid")
-
-
-def network_order(site: str) -> tuple[str, int, int, str]:
-    """Sorts sites as the network has them: network, layer, then place in the layer."""
-    match = re.fullmatch(r"(?:(.*)[.:])?(\d+)\.([^:]*)", site)
-    if match:
-        step = match[3]
-        place = _STEPS.index(step) if step in _STEPS else len(_STEPS)
-        return match[1] or "", int(match[2]), place, step
-    prefix, _, name = site.rpartition(":")
-    return prefix, -1 if name == "embed" else 10**9, 0, name

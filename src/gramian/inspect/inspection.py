@@ -15,6 +15,7 @@ from gramian.inspect.channels import THRESHOLD
 from gramian.inspect.linears import (
     LinearInspection,
     LinearLayer,
+    counted,
     inspect_readers,
     mean_utilisation,
     readers_of_sites,
@@ -134,8 +135,8 @@ def inspect(
             progress(done + 1, len(chosen))
     if diagonal:
         notes.append(
-            f"only the diagonal was collected at the inputs of {diagonal} linear layers; collect "
-            "with --for linears to see what they use"
+            f"only the diagonal was collected at inputs of {counted(diagonal)}; collect with "
+            "--for linears to see what they use"
         )
     return Inspection(
         model=moments.recipe.model,

@@ -120,7 +120,7 @@ def readers_of_sites(
         )
     if absent:
         notes.append(
-            f"the inputs of {absent} linear layers were not collected; collect with --for linears "
+            f"inputs of {counted(absent)} were not collected; collect with --for linears "
             "to see what they use"
         )
     return readers, notes
@@ -166,6 +166,11 @@ def inspect_readers(
             )
         )
     return found
+
+
+def counted(layers: int) -> str:
+    """``1 linear layer``, ``2 linear layers``."""
+    return f"{layers} linear layer{'' if layers == 1 else 's'}"
 
 
 def weight_of(model: nn.Module, matrix: Matrix) -> Tensor:

@@ -59,12 +59,12 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 def _spread(kind: str, sites: Sequence[SiteInspection]) -> Table:
     width = "/".join(str(d) for d in dict.fromkeys(site.width for site in sites))
     title = f"{kind}: how {width} dimensions are used"
-    columns = ("site", "rows/dim", "eff. rank", "PR", "stable", "EEE", "IsoScore", "entropy")
+    columns = ("site", "rows/dim", "eff. rank", "PR", "stable", "EEE", "IsoScore")
     table = _table(title, columns)
     for site in sites:
         s = site.spread
         if s is None:
-            table.add_row(site.site, f"{site.rows_per_dimension:.1f}", *["·"] * 6)
+            table.add_row(site.site, f"{site.rows_per_dimension:.1f}", *["·"] * 5)
             continue
         table.add_row(
             site.site,
@@ -74,14 +74,13 @@ def _spread(kind: str, sites: Sequence[SiteInspection]) -> Table:
             f"{s.stable_rank:.1f}",
             f"{s.eee:.3f}",
             f"{s.iso_score:.3f}",
-            f"{s.matrix_entropy:.3f}",
         )
     return table
 
 
 def _channels(kind: str, sites: Sequence[SiteInspection]) -> Table:
     title = f"{kind}: loud channels and sink rows"
-    columns = ("site", "loud", "furthest", "their var.", "mean", "sinks", "own", "longer")
+    columns = ("site", "loud", "loudest", "variance", "mean", "sinks", "own", "longer")
     table = _table(title, columns)
     for site in sites:
         loud, sinks = site.channels.outliers, site.sinks

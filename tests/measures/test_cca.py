@@ -177,6 +177,27 @@ def test_regression_of_too_many_predictors_is_refused() -> None:
     assert value < 1 - 1e-6
 
 
+def test_chance_is_what_independent_rows_give() -> None:
+    found = [
+        cca(JointMoments.from_rows(normal(40, 6, seed=i), normal(40, 11, seed=500 + i)))
+        for i in range(60)
+    ]
+    mean = sum(one.r2 for one in found) / len(found)
+    assert mean == pytest.approx(found[0].chance, rel=0.05)
+    assert found[0].chance == pytest.approx(11 / 39)
+    half = cca(JointMoments.from_rows(X, Y, torch.arange(400) % 2))
+    assert half.rows == pytest.approx(200)
+
+
+def test_class_labels_have_one_direction_less_than_classes() -> None:
+    labels = torch.arange(400) % 4
+    x = X + 3 * normal(4, 9, seed=5)[labels]
+    found = cca(JointMoments.from_labels(x, labels))
+    assert found.rank_y == 3
+    onehot = torch.nn.functional.one_hot(labels).double()
+    assert found.correlations.numpy() == pytest.approx(correlations_of_rows(x, onehot), abs=1e-9)
+
+
 def test_repeated_rows_count_once_by_weight() -> None:
     """Large weights do not stand for rows."""
     x, y = normal(50, 30), normal(50, 30, seed=1)

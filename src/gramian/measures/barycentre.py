@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
-from gramian.measures.bures import _check_power
 from gramian.measures.factors import covariance_of, factor, metric_roots
 from gramian.moments import Moments
 from gramian.registry import method
@@ -49,7 +48,6 @@ def bures_mean(
     GramianError : no parts, unequal widths, weights that are negative or all zero; a matrix that
         is no covariance; not settled after ``steps``.
     """
-    _check_power(power)
     covariances = [covariance_of(part, f"parts[{i}]") for i, part in enumerate(parts)]
     if not covariances:
         raise GramianError("bures_mean: no covariances given, expected one or more")

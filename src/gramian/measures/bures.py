@@ -103,18 +103,12 @@ def gbw_distance(
     GramianError : as `bures_distance`; a metric that is singular or of another shape; a power
         that is not above zero.
     """
-    _check_power(power)
     covariances = covariance_of(a, "a"), covariance_of(b, "b")
     factors = [factor(covariance, power) for covariance in covariances]
     if metric is not None:
         _, inverse = metric_roots(metric, len(covariances[0]))
         factors = [inverse @ each for each in factors]
     return _between(*factors)
-
-
-def _check_power(power: float) -> None:
-    if not (power > 0 and math.isfinite(power)):
-        raise GramianError(f"power is {power:g}, expected a number above zero")
 
 
 def _between(f: Tensor, g: Tensor) -> float:

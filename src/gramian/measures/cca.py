@@ -30,6 +30,8 @@ class Cca:
     """Directions of ``y`` that took part."""
     cut: float
     """Eigenvalues up to this times the largest were taken for zero."""
+    rows: float
+    """Number of rows, of weighted ones their effective number."""
 
     @property
     def mean(self) -> float:
@@ -41,13 +43,22 @@ class Cca:
         """Mean squared correlation over the ``k`` pairs, nan when there is none."""
         return float(self.correlations.square().mean()) if len(self.correlations) else math.nan
 
+    @property
+    def chance(self) -> float:
+        """What ``r2`` of independent rows is on average: ``max(rank_x, rank_y) / (rows - 1)``.
+
+        Correlations are fitted, so they are large where the rows are few: read ``r2`` beside it.
+        """
+        return max(self.rank_x, self.rank_y) / (self.rows - 1)
+
 
 @method("cca", job="compare", paper="Hotelling 1936, Biometrika 28; 1905.00414")
 def cca(joint: JointMoments, *, cut: float | None = None) -> Cca:
     """Canonical correlations: all ones for sites equal up to an invertible map.
 
     The singular values of ``Cxx^-1/2 Cxy Cyy^-1/2`` over the directions that vary. Constant and
-    duplicated channels are no directions. Equivalent to ``cca_zoo.linear.CCA`` on the rows.
+    duplicated channels are no directions. Equivalent to ``cca_zoo.linear.CCA`` on the rows, and
+    in-sample like it: ``Cca.chance`` tells what independent rows would give.
 
     Parameters
     ----------
@@ -158,7 +169,7 @@ def _correlations(joint: JointMoments, x: Whitening, y: Whitening, what: str) ->
     require_more_rows(joint.x, (x.rank, y.rank), what)
     cut = max(x.cut, y.cut)
     values = torch.linalg.svdvals(x.basis.T @ joint.cross @ y.basis)
-    return Cca(_bounded(values, cut, what), x.rank, y.rank, cut)
+    return Cca(_bounded(values, cut, what), x.rank, y.rank, cut, rows(joint.x))
 
 
 def _bounded(correlations: Tensor, cut: float, what: str) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from torch import Tensor
+
 from gramian.errors import GramianError
 from gramian.measures.varying import require_full, require_rows, varies
 from gramian.moments import JointMoments, Moments
@@ -33,7 +35,7 @@ def hsic(joint: JointMoments, *, debiased: bool = True) -> float:
         return (float(joint.cross.norm()) / joint.count * n / (n - 1)) ** 2
     _require_fourth_order(joint, joint.quartic is not None)
     assert joint.quartic is not None
-    squared = float(joint.cross.square().sum())
+    squared = _squared(joint.cross)
     return _unbiased(squared, joint.quartic.product, joint.x.trace, joint.y.trace, joint.count)
 
 
@@ -80,7 +82,7 @@ def cka(joint: JointMoments, *, debiased: bool = True) -> float:
 def _self_similarity(moments: Moments) -> float:
     """Debiased HSIC of a site with itself."""
     assert moments.quartic is not None
-    squared = float(moments.scatter.square().sum())
+    squared = _squared(moments.scatter)
     return _unbiased(squared, moments.quartic.square, moments.trace, moments.trace, moments.count)
 
 
@@ -88,6 +90,12 @@ def _unbiased(squared: float, norms: float, x: float, y: float, n: float) -> flo
     """U-statistic: ``squared`` = |Cxy|_F^2, ``norms`` = sum_i |x_i|^2 |y_i|^2, traces x and y."""
     # [|Cxy|_F^2 - n/(n-2) norms + tr Cxx tr Cyy / ((n-1)(n-2))] / (n (n-3))
     return (squared - n / (n - 2) * norms + x * y / ((n - 1) * (n - 2))) / (n * (n - 3))
+
+
+def _squared(matrix: Tensor) -> float:
+    """``|matrix|_F^2`` without a copy."""
+    flat = matrix.reshape(-1)
+    return float(flat @ flat)
 
 
 def _require_fourth_order(joint: JointMoments, kept: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -43,8 +45,10 @@ def factor(covariance: Tensor, power: float = 1.0) -> Tensor:
 
     Raises
     ------
-    GramianError : an eigenvalue clearly below zero.
+    GramianError : an eigenvalue clearly below zero, or a power that is not above zero.
     """
+    if not (power > 0 and math.isfinite(power)):
+        raise GramianError(f"power is {power:g}, expected a number above zero")
     values, vectors, cut = significant(covariance)
     if cut > NEGATIVE or (not len(values) and float(covariance.abs().max()) > 0):
         raise GramianError(

@@ -44,6 +44,8 @@ def shape_distance(joint: JointMoments, alpha: float = 1.0, kind: str = "euclide
 
     Equal to ``LinearMetric`` of netrep on rows divided by ``sqrt(n)``; without this division
     the meaning of ``alpha`` and the Euclidean distance would depend on the number of rows.
+    Where it pads the narrower side it also counts variance in the padding, for ``alpha`` between
+    0 and 1; here the total variance of each side stays what it is.
 
     Squares of distances are differences of sums: what is below about 1e-7 of the scale of the
     rows (of a radian) is rounding.
@@ -118,5 +120,5 @@ def match_permutation(joint: JointMoments) -> Permutation:
         )
     require_rows(joint.x, 2, "match_permutation")
     # maximise sum_i Cxy[index_i, i]
-    _, index = linear_sum_assignment(joint.cross.T.numpy(), maximize=True)
+    _, index = linear_sum_assignment(joint.cross.T.cpu().numpy(), maximize=True)
     return Permutation(torch.as_tensor(index))

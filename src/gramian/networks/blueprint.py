@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import nn
+
 from gramian.errors import GramianError
 from gramian.networks.parts import (
     Layer,
@@ -101,6 +103,13 @@ class Blueprint:
     def layers_path(self) -> str:
         return self.main.layers_path
 
+    @classmethod
+    def infer(cls, model: nn.Module) -> Blueprint:
+        """The blueprint of a decoder without a table: :func:`gramian.networks.infer.infer`."""
+        from gramian.networks.infer import infer
+
+        return infer(model)
+
     def tower(self, name: str = "") -> Tower:
         """A tower by name; the main one for an empty name.
 
@@ -128,7 +137,8 @@ class Blueprint:
         site = parse(name)
         tower = self.tower(site.tower)
         if site.layer is None:
-            return tower.prefix + site.kind
+            made = site.kind != "embed" or tower.embed
+            return tower.prefix + (site.kind if made else "0.resid_pre")
         if not 0 <= site.layer < tower.depth:
             raise GramianError(
                 f"site {name!r}: this network has layers 0 to {tower.depth - 1}; give one of them"
@@ -147,7 +157,7 @@ class Blueprint:
             return self._layer_tap(tower, site, name)
         if site.kind == "embed":
             return Tap(tower.embed, "output", tower.width)
-        if tower.final_norm is None:
+        if tower.final_norm is None or tower.pooled:
             return Tap(tower.layers[-1].path, "output", tower.width)
         return Tap(tower.final_norm.path, "input", tower.width)
 
@@ -216,7 +226,7 @@ class Blueprint:
         found = self.tower(tower)
         inside = tuple(reader for layer in found.layers for reader in layer.readers)
         norm = found.final_norm
-        after = norm.readers if norm else (found.head,) if found.head else ()
+        after = norm.readers if norm else ((found.head,) if found.head else ()) + found.after
         return inside + tuple(Reader(matrix, f"{found.prefix}final", norm) for matrix in after)
 
     def stream_writers(self, tower: str = "") -> tuple[Writer, ...]:
@@ -240,12 +250,13 @@ class Blueprint:
 
     def matrices_with_flag(self, flag: str) -> tuple[Matrix, ...]:
         """All matrices that get a bias together when the configuration sets ``flag``."""
-        found = {
-            part.matrix.weight: part.matrix
+        every = [
+            part.matrix
             for layer in self.layers
-            for part in (*layer.readers, *layer.outputs)
-            if part.matrix.bias_flag == flag
-        }
+            for parts in (layer.readers, layer.outputs)
+            for part in parts
+        ]
+        found = {matrix.weight: matrix for matrix in every if matrix.bias_flag == flag}
         return tuple(found.values())
 
     def _layer_tap(self, tower: Tower, site: Site, given: str) -> Tap:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint, Tap
+from gramian.networks.sites import parse
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ def hidden(value: Any) -> Tensor:
 
 def module_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The hidden states that a module is called with, positional or by keyword."""
-    return hidden(args[0] if args else kwargs["hidden_states"])
+    if args:
+        return hidden(args[0])
+    named = "hidden_states" if "hidden_states" in kwargs else next(iter(kwargs), "")
+    return hidden(kwargs.get(named))
 
 
 @contextmanager
@@ -46,10 +51,12 @@ def watching(model: nn.Module, taps: dict[str, Tap], seen: dict[str, Tensor]) ->
     def cut(value: Tensor, tap: Tap) -> Tensor:
         if tap.overwritten:
             value = value.clone()
+        if tap.scale != 1.0:
+            value = value * tap.scale
         if tap.columns is None:
             return value
-        parts = value.unflatten(-1, (tap.groups, -1))[..., tap.columns[0] : tap.columns[1]]
-        return parts.flatten(-2)
+        parts = value.reshape(*value.shape[:-1], tap.groups, -1)
+        return parts[..., tap.columns[0] : tap.columns[1]].flatten(-2)
 
     def before(name: str, tap: Tap) -> Any:
         def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -82,7 +89,7 @@ def capture(
     model: nn.Module,
     blueprint: Blueprint,
     sites: Iterable[str],
-    ids: Tensor,
+    inputs: Tensor | Mapping[str, Tensor],
     mask: Tensor | None = None,
     *,
     norms: bool = False,
@@ -92,30 +99,43 @@ def capture(
 
     Parameters
     ----------
-    ids : (batch, length) token ids.
+    inputs : (batch, length) token ids, for the tower that reads text; or all that the model
+        takes, by name (``pixel_values``, ``input_features`` and ``decoder_input_ids``).
     mask : (batch, length), True where the token is real; None when all are.
-    norms : also return the norms of the residual stream before every layer and the final norm.
+    norms : also return the norms of the main tower's residual stream before every layer and the
+        final norm.
     logits : also run the language-model head and return its output as the site ``logits``.
 
     Raises
     ------
-    GramianError : a site that the network does not have.
+    GramianError : a site that the network does not have or that these inputs do not reach, ids
+        alone for a network that needs more, logits of a network without a head.
     """
     names = [blueprint.canonical(site) for site in sites]
-    wanted = {name: blueprint.tap(name) for name in names}
     residual = blueprint.residual_sites() if norms else ()
-    taps = {**wanted, **{name: blueprint.tap(name) for name in residual}}
-    seen: dict[str, Tensor] = {}
+    taps = {name: blueprint.tap(name) for name in (*names, *residual)}
+    if logits and blueprint.head is None:
+        raise GramianError(f"a {blueprint.model_type} network has no head to make logits")
     device = next(model.parameters()).device
-    ids = ids.to(device)
-    padded = mask is not None and not bool(mask.all())
-    arguments: dict[str, Any] = {"input_ids": ids, "use_cache": False}
-    if padded and mask is not None:
-        arguments["attention_mask"] = mask.to(device).long()
-    trunk = model if logits else getattr(model, "base_model", model)
+    if isinstance(inputs, Tensor):
+        runner, arguments = _reading_ids(model, blueprint, names, inputs, logits=logits)
+    else:
+        runner, arguments = _trunk(model, logits=logits), dict(inputs)
+    if mask is not None and not bool(mask.all()):
+        arguments["attention_mask"] = mask.long()
+    arguments = {name: value.to(device) for name, value in arguments.items()}
+    batch = next(iter(arguments.values())).shape[0]
+    cache = "use_cache" in inspect.signature(runner.forward).parameters
+    seen: dict[str, Tensor] = {}
     with torch.no_grad(), watching(model, taps, seen):
-        output = trunk(**arguments)
-    rows = {name: seen[name].reshape(*ids.shape, -1) for name in wanted}
+        output = runner(**arguments, **({"use_cache": False} if cache else {}))
+    unseen = sorted(set(taps) - set(seen))
+    if unseen:
+        raise GramianError(
+            f"the sites {', '.join(unseen[:4])} were not reached by a forward pass with "
+            f"{', '.join(arguments)}; give the inputs of that part of the model too"
+        )
+    rows = {name: seen[name].reshape(batch, -1, taps[name].width) for name in names}
     if logits:
         rows["logits"] = output.logits
     stacked = None
@@ -124,3 +144,26 @@ def capture(
             [torch.linalg.vector_norm(seen[name], dim=-1, dtype=torch.float32) for name in residual]
         )
     return Captured(rows, stacked)
+
+
+def _trunk(model: nn.Module, *, logits: bool) -> nn.Module:
+    """The whole model, or without its head where no logits are wanted."""
+    base = getattr(model, "base_model", model)
+    return base if isinstance(base, nn.Module) and not logits else model
+
+
+def _reading_ids(
+    model: nn.Module, blueprint: Blueprint, names: list[str], ids: Tensor, *, logits: bool
+) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The module that token ids alone run through, and its arguments."""
+    tower = blueprint.main
+    if len(blueprint.towers) == 1:
+        return _trunk(model, logits=logits), {"input_ids": ids}
+    others = [name for name in names if parse(name).tower != tower.name]
+    if tower.alone is None or others or logits:
+        what = f"the sites {', '.join(others[:4])}" if others else f"a {blueprint.model_type} model"
+        raise GramianError(
+            f"token ids alone do not run {what}; give the model's inputs by name, such as "
+            "{'pixel_values': ..., 'input_ids': ...}"
+        )
+    return model.get_submodule(tower.alone), {"input_ids": ids}

@@ -14,13 +14,15 @@ from torch import nn
 
 from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint
-from gramian.networks.families import FAMILIES, blueprint
+from gramian.networks.families import blueprint, family
+from gramian.networks.infer import infer
+from gramian.networks.opening import opener
 from gramian.networks.sources import Source, resolve
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A causal language model and where it came from. Weights are read on first use."""
+    """A network and where it came from. Weights are read on first use."""
 
     source: Source
     config: Any
@@ -53,14 +55,31 @@ class Checkpoint:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The parts of the architecture; raises GramianError for one that has no table."""
-        model_type = getattr(self.config, "model_type", None)
-        if model_type not in FAMILIES:
-            raise GramianError(
-                f"{self.name} is a {model_type!r} model, for which there is no blueprint; known "
-                f"model types: {', '.join(sorted(FAMILIES))}"
-            )
-        return blueprint(self.config, self.skeleton)
+        """The parts of the architecture: from a table, or else inferred from the weights.
+
+        Raises
+        ------
+        GramianError : no table, and nothing was found that a forward pass verifies.
+        """
+        if family(self.config) is not None:
+            return blueprint(self.config, self.skeleton)
+        return infer(self.model)
+
+    def require_logits(self, job: str) -> None:
+        """Refuse a network that does not predict the next token from its last residual state.
+
+        Raises
+        ------
+        GramianError : it has no language-model head, no final norm, or is not causal.
+        """
+        plan = self.blueprint
+        if plan.head is not None and plan.main.final_norm is not None and plan.causal:
+            return
+        raise GramianError(
+            f"{job} reads predictions of the next token, which {self.name} (a "
+            f"{plan.model_type} model) does not make; expected a causal language model with a "
+            "head and a final norm"
+        )
 
     @cached_property
     def fingerprints(self) -> dict[str, str]:
@@ -90,11 +109,12 @@ class Checkpoint:
 def open(
     model: str | Path, *, device: str = "cpu", dtype: str | torch.dtype = "float32"
 ) -> Checkpoint:
-    """Open a causal language model.
+    """Open a model: a language model with its head, an encoder without one.
 
     Parameters
     ----------
-    model : a local folder, a ``.gguf`` file, ``bundled:smollm2``, or a Hugging Face id.
+    model : a local folder, a ``.gguf`` file, ``bundled:smollm2``, ``bundled:minilm``, or a
+        Hugging Face id.
     device : where the weights go when they are read.
     dtype : ``float32``, ``bfloat16``, ``float16`` or ``float64``.
 
@@ -107,12 +127,9 @@ def open(
 
 
 def skeleton(config: Any) -> nn.Module:
-    """A causal language model of this configuration on the meta device."""
-    from transformers import AutoModelForCausalLM
-
-    factory: Any = AutoModelForCausalLM
+    """A model of this configuration on the meta device."""
     with torch.device("meta"):
-        model: nn.Module = factory.from_config(config)
+        model: nn.Module = opener(config).from_config(config)
     return model
 
 

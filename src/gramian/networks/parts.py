@@ -57,6 +57,8 @@ class Norm:
     """Every matrix that reads the output, of all branches that share the norm. Empty where the
     output is added to the stream, or is the stream, instead of being read by matrices."""
     place: NormPlace = "before"
+    shifts: bool = True
+    """Whether a LayerNorm has a bias."""
 
     @property
     def weight(self) -> str:
@@ -64,7 +66,7 @@ class Norm:
 
     @property
     def bias(self) -> str | None:
-        return f"{self.path}.bias" if self.kind == "layer" else None
+        return f"{self.path}.bias" if self.kind == "layer" and self.shifts else None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ class Tap:
     groups: int = 1
     overwritten: bool = False
     """Whether the network later writes into this very tensor, so that it has to be copied."""
+    scale: float = 1.0
+    """What the network multiplies it by before it is added."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class Tower:
     depth_key: str
     """The configuration entry that counts the layers, dotted where it is in a part of it."""
     embed: str
-    """The module whose output is the site ``embed``."""
+    """The module whose output is the site ``embed``; empty where that is ``0.resid_pre``."""
     embeddings: tuple[str, ...]
     """Parameters whose rows (..., width) are added to the stream; a token table comes first."""
     entry: tuple[Writer, ...]
@@ -154,6 +158,12 @@ class Tower:
     """None where the last layer's output is the tower's (post-LN)."""
     head: Matrix | None
     causal: bool
+    after: tuple[Matrix, ...] = ()
+    """Matrices beside the head that read the end of the tower (a pooler, a projection)."""
+    pooled: bool = False
+    """Whether the final norm is applied to one position of a sequence, not to all."""
+    alone: str | None = None
+    """The module that runs this tower on token ids, where others need more."""
     closed: bool = True
     """Whether embeddings, entry and the layers' writers are all that writes into the stream.
     False where something else does too: a non-linearity over a convolution."""

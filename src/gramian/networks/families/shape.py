@@ -44,25 +44,33 @@ class Branch:
 class Stack:
     """A tower: its layers and what is around them. Paths are relative to the base model."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[Branch | tuple[Branch, ...], ...]
+    """In order; where layers differ, the forms that a branch can have (a layer has one)."""
     name: str = ""
     layers: str = "layers"
-    embed: str = "embed_tokens"
+    embed: str | None = "embed_tokens"
+    """The module that makes the embeddings; None where that is done outside of any."""
     embeddings: tuple[str, ...] = ("embed_tokens.weight",)
     """Parameters with rows that are added to the stream; one that a model lacks is left out."""
     entry: tuple[str, ...] = ()
     entry_norms: tuple[str, ...] = ()
     final_norm: str | None = "norm"
-    head: str | None = "lm_head"
-    """Relative to the model itself."""
+    head: tuple[str, ...] = ("lm_head",)
+    """Relative to the model itself; the first of these names that it has."""
+    after: tuple[str, ...] = ()
+    """What else reads the end of the tower, relative to the model; what it lacks is left out."""
+    pooled: bool = False
     depth_key: str = "num_hidden_layers"
     heads_key: str = "num_attention_heads"
     norm: NormKind = "rms"
     layout: Layout = "out_in"
     parallel: bool = False
     causal: bool = True
+    alone: str | None = None
+    """The module that runs this tower on token ids, in a network with several."""
     closed: bool = True
-    reads_tokens: bool = True
+    tokens: str | None = "embed_tokens.weight"
+    """The token table, in the stream or before it; None for a tower that reads no tokens."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Family:
     auto: str = "AutoModelForCausalLM"
     """The class of transformers that opens it."""
     main: str = ""
+    """The tower that a network is read by when none is named: the one that reads text."""
 
 
 Table = Family | Callable[[Any], Family]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.moments.part import Part
+from gramian.moments.place import like
 from gramian.moments.tensorfile import file_sha256, read_header
 
 
@@ -97,7 +98,8 @@ class FolderParts:
             self._check_header(part, path)
         try:
             with safe_open(path, framework="pt") as file:
-                tensor: Tensor = file.get_tensor(name).clone()
+                stored: Tensor = file.get_tensor(name)
+                tensor = like(stored).copy_(stored)
         except (SafetensorError, OSError) as error:
             raise GramianError(f"{path}: cannot be read: {error}") from error
         return tensor

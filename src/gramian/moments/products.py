@@ -14,6 +14,8 @@ import torch
 from scipy.linalg import blas
 from torch import Tensor
 
+from gramian.moments.place import like, zeros
+
 SMALL = 1 << 17
 """Numbers that one thread handles at a time."""
 TILE = 128
@@ -63,7 +65,7 @@ class Scratch:
         key = ("product", rows, columns, dtype, device)
         held = self._buffers.get(key)
         if held is None:
-            held = torch.zeros(rows, columns, dtype=dtype, device=device)
+            held = zeros((rows, columns), dtype, device)
             self._buffers[key] = held
         return held
 
@@ -167,7 +169,7 @@ def symmetric(lower: Tensor) -> Tensor:
     if lower.device.type != "cpu":
         full = torch.tril(lower)
         return full + torch.tril(full, -1).T
-    full = torch.empty_like(lower)
+    full = like(lower)
     source, out = lower.numpy(), full.numpy()
     edges = [slice(start, start + TILE) for start in range(0, len(source), TILE)]
     tiles = [(i, j) for i in range(len(edges)) for j in range(i + 1)]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.moments.fields import Fields, parse_json
+from gramian.moments.place import like
 from gramian.moments.tensorfile import (
     file_sha256,
     json_bytes,
@@ -85,12 +86,22 @@ def load_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] |
     if size != pointer.integer("bytes") or file_sha256(file) != pointer.text("sha256"):
         raise GramianError(f"{file}: changed since it was written; {advice}")
     read_header(file)
-    meta = pointer.value("meta")
-    if hashlib.sha256(json_bytes(meta)).hexdigest() != pointer.text("meta_sha256"):
-        raise GramianError(f"{folder / POINTER}: changed since it was written; {advice}")
-    fields = Fields(meta, f"{folder / POINTER}: meta")
-    tensors = {name: t.clone() for name, t in safetensors.torch.load_file(file).items()}
-    return tensors, {key: fields.value(key) for key in fields}
+    meta = _meta(pointer, folder)
+    stored = safetensors.torch.load_file(file)
+    tensors = {name: like(t).copy_(t) for name, t in stored.items()}
+    return tensors, meta
+
+
+def load_meta(folder: str | Path) -> dict[str, Any] | None:
+    """What belongs with the last whole generation, without reading its tensors; None when there
+    is none.
+
+    Raises:
+        GramianError: it was changed after it was written.
+    """
+    folder = Path(folder)
+    pointer = _read_pointer(folder)
+    return None if pointer is None else _meta(pointer, folder)
 
 
 def clear_state(folder: str | Path) -> None:
@@ -99,6 +110,17 @@ def clear_state(folder: str | Path) -> None:
     (folder / POINTER).unlink(missing_ok=True)
     for file in folder.glob("state-*.safetensors*"):
         file.unlink()
+
+
+def _meta(pointer: Fields, folder: Path) -> dict[str, Any]:
+    meta = pointer.value("meta")
+    if hashlib.sha256(json_bytes(meta)).hexdigest() != pointer.text("meta_sha256"):
+        raise GramianError(
+            f"{folder / POINTER}: changed since it was written; delete {folder / POINTER} to "
+            "start over"
+        )
+    fields = Fields(meta, f"{folder / POINTER}: meta")
+    return {key: fields.value(key) for key in fields}
 
 
 def _read_pointer(folder: Path) -> Fields | None:

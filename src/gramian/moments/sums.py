@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gramian.moments.moments import Moments
+from gramian.moments.place import like, zeros
 from gramian.moments.products import symmetric
 from gramian.moments.quartic import CrossQuartic, Quartic, Side, move, move_cross
 
@@ -32,7 +33,7 @@ class StreamSums:
     @classmethod
     def zeros(cls, d: int, diagonal: bool, device: torch.device) -> StreamSums:
         def zero(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
+            return zeros(shape, torch.float64, device)
 
         second = zero(d) if diagonal else zero(d, d)
         return cls(zero(d), zero(d), second, zero(0 if diagonal else d), zero())
@@ -114,7 +115,7 @@ class PairSums:
     @classmethod
     def zeros(cls, dx: int, dy: int, device: torch.device) -> PairSums:
         def zero(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
+            return zeros(shape, torch.float64, device)
 
         return cls(zero(dx, dy), zero(dy), zero(dx), zero())
 
@@ -142,7 +143,7 @@ class PairSums:
         """Cross scatter and cross quartic about the means, in main memory."""
         n = count or 1.0
         delta_x, delta_y = x.total / n, y.total / n
-        cross = torch.addr(self.cross, delta_x, delta_y, alpha=-count)
+        cross = torch.addr(self.cross, delta_x, delta_y, alpha=-count, out=like(self.cross))
         quartic = self._quartic_about(x, y, delta_x, delta_y, count)
         return cross.cpu(), CrossQuartic(quartic.xy.cpu(), quartic.yx.cpu(), quartic.product)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
+from gramian.moments.place import like
 
 TILE = 512
 
@@ -76,7 +77,7 @@ def pack(matrix: Tensor) -> Tensor:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GramianError(f"a symmetric matrix is (d, d), got the shape {tuple(matrix.shape)}")
     d = matrix.shape[0]
-    packed = matrix.new_empty(packed_size(d))
+    packed = like(matrix, (packed_size(d),))
     for rows, columns, start, stop in _tiles(d):
         tile = matrix[rows, columns]
         if rows == columns:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any, cast
 
 import torch
 
@@ -18,16 +20,17 @@ from gramian.moments import (
     MomentSetWriter,
     Recipe,
 )
+from gramian.networks.blockwise import Slot, layer_by_layer
 from gramian.networks.checkpoint import Checkpoint
-from gramian.networks.fold_sums import FoldSums
 from gramian.networks.journal import Journal
 from gramian.networks.needs import Needs
-from gramian.networks.passes import Passes, plan_passes
+from gramian.networks.passes import Mode, Passes, plan_passes
 from gramian.networks.pilot import fixed_rule
+from gramian.networks.run import Network, Progress, Run
 from gramian.networks.settings import Settings
+from gramian.networks.spool import free_bytes
 
-Progress = Callable[[int, int | None], None]
-"""Called with (tokens done, tokens in all or None) after every batch."""
+__all__ = ["Progress", "batches", "collect", "packing_of", "recipe_of", "settings_of"]
 
 
 def collect(
@@ -37,6 +40,7 @@ def collect(
     *,
     out: str | Path | None = None,
     memory: int | None = None,
+    mode: Mode = "auto",
     force: bool = False,
     progress: Progress | None = None,
     save_every: float = 300.0,
@@ -50,7 +54,10 @@ def collect(
     Parameters
     ----------
     out : folder to write; None keeps the moments in memory.
-    memory : bytes that the statistics may take; a smaller budget means more passes over the data.
+    memory : bytes that the statistics may take while they are collected; the model and one batch
+        of activations come on top, and so does the result itself where ``out`` is None.
+    mode : ``auto``, or ``stream``, ``windows``, ``blockwise`` or ``spill``: see
+        :func:`~gramian.networks.passes.plan_passes`. The result is the same.
     progress : called after every batch with the tokens done and the tokens in all.
     save_every : seconds between saved states.
     settings : the fields of :class:`Settings`.
@@ -59,17 +66,20 @@ def collect(
     ------
     GramianError : a site the network does not have, a budget that is too small, activations that
         are not finite (naming site, document and offset), a fold without documents, an existing
-        ``out``, a ``.partial`` of another run, no disk space.
+        ``out``, a ``.partial`` of another run, no disk space, a network whose layers cannot be run
+        one by one (``blockwise`` and ``spill``).
     """
     chosen = settings_of(settings)
     target = None if out is None else Path(out)
     if target is not None and target.exists() and not force:
         raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
-    passes = plan_passes(checkpoint, needs, memory)
     packing = packing_of(checkpoint, docs, chosen)
+    before = {} if force else Journal.chosen_before(target)
+    passes, slots = _passes(checkpoint, needs, memory, mode, packing, target, chosen, before)
     recipe = recipe_of(checkpoint, packing, chosen)
+    how = {"mode": passes.mode, "carry": "auto" if passes.carry is None else passes.carry.what}
     job = _job(recipe, docs, passes, chosen)
-    journal = Journal.open(target, job, save_every=save_every, force=force)
+    journal = Journal.open(target, job, save_every=save_every, force=force, chosen=how)
     writer = MomentSetWriter(
         target,
         recipe,
@@ -78,8 +88,16 @@ def collect(
         folder=journal.folder,
         keep=target is not None,
     )
-    run = _Run(checkpoint, packing, chosen, recipe, passes, journal, writer, progress)
-    run.all_passes()
+    with ExitStack() as stack:
+        work = journal.folder
+        if work is None and passes.carry is not None:
+            work = Path(stack.enter_context(TemporaryDirectory(prefix="gramian-")))
+        run = Run(checkpoint, chosen, recipe, passes, journal, writer, progress, work or Path())
+        if passes.carry is None:
+            run.all_groups(Network(packing))
+        else:
+            assert work is not None
+            layer_by_layer(run, packing, slots, work / "rows")
     totals = packing.totals()
     counts = {
         fold: {
@@ -109,80 +127,6 @@ def recipe_of(checkpoint: Checkpoint, packing: Packing, settings: Settings) -> R
         shares=settings.shares,
         precision=settings.precision,
     )
-
-
-@dataclass
-class _Run:
-    """One collection under way: which batch of which pass it is at."""
-
-    checkpoint: Checkpoint
-    packing: Packing
-    settings: Settings
-    recipe: Recipe
-    passes: Passes
-    journal: Journal
-    writer: MomentSetWriter
-    progress: Progress | None
-
-    def __post_init__(self) -> None:
-        self.counts: dict[str, tuple[int, int]] = self.journal.counts
-        self.done = self.journal.tokens
-        every = Needs.of(need for group in self.passes.groups for need in group)
-        self.orders = every.orders(self.checkpoint.blueprint)
-
-    def all_passes(self) -> None:
-        for number, group in enumerate(self.passes.groups):
-            if number >= self.journal.pass_number:
-                self.one_pass(number, group)
-
-    def one_pass(self, number: int, group: Needs) -> None:
-        """Stream all batches; the folds come one after another, and so do their statistics."""
-        sums = FoldSums(self.checkpoint, group, self.orders, self.recipe, self.settings)
-        start = 0
-        if number == self.journal.pass_number:
-            start = self.journal.batch_number
-            if self.journal.state:
-                sums = FoldSums.restore(
-                    self.checkpoint,
-                    group,
-                    self.orders,
-                    self.recipe,
-                    self.settings,
-                    self.journal.state,
-                )
-        fold: str | None = self.journal.fold if start else None
-        for index, batch in enumerate(self.packing.batches(start), start):
-            if fold is not None and batch.fold != fold:
-                self._store(fold, sums)
-                sums.clear()
-                self.journal.save(number, index, batch.fold, self.done, self.counts, {})
-            fold = batch.fold
-            sums.update(batch)
-            self.done += batch.tokens
-            try:
-                if self.progress:
-                    self.progress(self.done, self._total())
-            except KeyboardInterrupt:
-                # Between two batches nothing is half added, so this is the place to save.
-                self._save(number, index + 1, fold, sums)
-                raise
-            if self.journal.due():
-                self._save(number, index + 1, fold, sums)
-        if fold is not None:
-            self._store(fold, sums)
-        self.journal.save(number + 1, 0, None, self.done, self.counts, {})
-
-    def _store(self, fold: str, sums: FoldSums) -> None:
-        sums.store(self.writer, fold)
-        self.counts[fold] = (sums.rows, sums.sinks)
-
-    def _save(self, number: int, index: int, fold: str, sums: FoldSums) -> None:
-        self.journal.save(number, index, fold, self.done, self.counts, sums.state())
-
-    def _total(self) -> int | None:
-        if self.settings.tokens is None:
-            return None
-        return self.settings.tokens * len(self.passes.groups)
 
 
 def settings_of(given: dict[str, Any]) -> Settings:
@@ -216,11 +160,42 @@ def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> P
     )
 
 
+def _passes(
+    checkpoint: Checkpoint,
+    needs: Needs,
+    memory: int | None,
+    mode: Mode,
+    packing: Packing,
+    target: Path | None,
+    settings: Settings,
+    before: Mapping[str, str],
+) -> tuple[Passes, list[Slot]]:
+    """The plan, in the way of an interrupted run if there is one; and, where layers run one by
+    one, all batches without their tensors."""
+    arguments: dict[str, Any] = {"precision": settings.precision}
+    place = Path(gettempdir()) if target is None else target.parent
+    resumed = before.get("mode", "stream") != "stream" and mode in ("auto", before["mode"])
+    if resumed:
+        mode = cast(Mode, before["mode"])
+        arguments["carry"] = before["carry"]
+    passes = plan_passes(checkpoint, needs, memory, mode=mode, tokens=settings.tokens, **arguments)
+    if passes.carry is None:
+        return passes, []
+    slots = [Slot.of(batch) for batch in packing.batches()]
+    arguments["tokens"] = sum(slot.shape[0] * slot.shape[1] for slot in slots)
+    if not resumed:
+        arguments["disk"] = free_bytes(place)
+    return plan_passes(checkpoint, needs, memory, mode=mode, **arguments), slots
+
+
 def _job(recipe: Recipe, docs: Documents, passes: Passes, settings: Settings) -> str:
     """A digest of everything that the result depends on."""
     described = {
         "recipe": recipe.to_json(),
         "documents": docs.name,
+        "mode": passes.mode,
+        "carry": None if passes.carry is None else passes.carry.what,
+        "mapped": passes.mapped,
         "passes": [[str(need) for need in group] for group in passes.groups],
         "settings": str(settings),
         "threads": torch.get_num_threads(),

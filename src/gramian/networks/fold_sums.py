@@ -84,9 +84,19 @@ class FoldSums:
             self.checkpoint.model, blueprint, self.orders, batch.ids, batch.mask, norms=True
         )
         sinks = sink_rows(batch.mask, captured.norms, self.recipe.rows, blueprint)
+        self.add(batch, captured.rows, sinks)
+
+    def add(self, batch: Batch, seen: Mapping[str, Tensor], sinks: Tensor) -> None:
+        """Add the rows of one batch: ``seen[site]`` is (..., width), ``sinks`` (batch, length) is
+        True at sink rows.
+
+        Raises
+        ------
+        GramianError : as for :meth:`update`.
+        """
         keep = (batch.mask & ~sinks).reshape(-1)
         apart = sinks.reshape(-1).nonzero()[:, 0]
-        rows = {site: x.reshape(-1, x.shape[-1]) for site, x in captured.rows.items()}
+        rows = {site: seen[site].reshape(-1, seen[site].shape[-1]) for site in self.orders}
         try:
             self.kept.update(rows, weight=keep.double())
             if len(apart):

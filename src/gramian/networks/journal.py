@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gramian.errors import GramianError
 from gramian.moments import load_state, save_state
+from gramian.moments.state import load_meta
 
 
 @dataclass
@@ -27,10 +28,23 @@ class Journal:
     tokens: int = 0
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     state: dict[str, Tensor] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
+    """How the work is done, so that it is taken up in the same way."""
+    trusted: bool = False
+    """Whether files that were written without a sync are those that the journal speaks of: the
+    machine has not been started anew since."""
     saved_at: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def open(cls, out: Path | None, job: str, *, save_every: float, force: bool) -> Journal:
+    def open(
+        cls,
+        out: Path | None,
+        job: str,
+        *,
+        save_every: float,
+        force: bool,
+        chosen: Mapping[str, str] | None = None,
+    ) -> Journal:
         """The journal of this job: a new one, or the one that an interrupted run left.
 
         Raises
@@ -39,6 +53,7 @@ class Journal:
         """
         if out is None:
             return cls(None, job, save_every)
+        how = dict(chosen or {})
         folder = out.with_name(f"{out.name}.partial")
         found = load_state(folder) if folder.is_dir() else None
         if found is not None and found[1].get("job") == job:
@@ -54,6 +69,8 @@ class Journal:
                 int(meta["tokens"]),
                 counts,
                 tensors,
+                how,
+                trusted=bool(meta["boot"]) and meta["boot"] == boot(),
             )
         if folder.is_dir():
             if not force and any(folder.iterdir()):
@@ -63,9 +80,21 @@ class Journal:
                 )
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
-        journal = cls(folder, job, save_every)
+        journal = cls(folder, job, save_every, chosen=how)
         journal.save(0, 0, None, 0, {}, {})
         return journal
+
+    @staticmethod
+    def chosen_before(out: Path | None) -> dict[str, str]:
+        """How an interrupted run that left ``<out>.partial`` does its work; empty without one."""
+        folder = None if out is None else out.with_name(f"{out.name}.partial")
+        meta = load_meta(folder) if folder is not None and folder.is_dir() else None
+        return {} if meta is None else {str(k): str(v) for k, v in meta["chosen"].items()}
+
+    def take_state(self) -> dict[str, Tensor]:
+        """The saved tensors, which are then held here no longer."""
+        state, self.state = self.state, {}
+        return state
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -89,7 +118,17 @@ class Journal:
             "batch": batch_number,
             "fold": fold,
             "tokens": tokens,
+            "chosen": self.chosen,
+            "boot": boot(),
             "counts": {fold: list(pair) for fold, pair in counts.items()},
         }
         save_state(self.folder, dict(state), meta)
         self.saved_at = time.monotonic()
+
+
+def boot() -> str:
+    """What this start of the machine is called; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -145,6 +145,25 @@ class Needs:
         return Needs.of(need for need in self.resolved(blueprint) if not served(need))
 
 
+def rank(checkpoint: Checkpoint) -> Needs:
+    """The second moments that low-rank and width methods read, one full scatter for every matrix.
+
+    Inputs of the attention (``attn_in``), of its output matrix (``z``) and of the MLP (``mlp_in``),
+    and for the MLP's last matrix its output: with ``C`` the moments of ``mlp_mid``, what counts
+    in ``W`` is seen in ``W C W^T``, the moments of ``mlp_out``, which are several times narrower.
+    Those of ``q``, ``k``, ``v``, ``attn_out`` and of the inner width follow from the inputs
+    through the weights and are not collected. ``mlp_mid`` is, where the branch is normalised
+    again before it is added: its output is then no matrix's.
+    """
+    found = []
+    for layer in checkpoint.blueprint.layers:
+        last = "mlp_out" if "mlp_out" in layer.writers else "mlp_mid"
+        for site in ("attn_in", "z", "mlp_in", last):
+            if site in layer.taps:
+                found.append(Need(f"{layer.index}.{site}"))
+    return Needs.of(found)
+
+
 def linears(checkpoint: Checkpoint) -> Needs:
     """The second moments of the input of every linear layer (calibration for rank, pruning and
     quantization methods)."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
-from gramian.measures import cka, jackknife
+from gramian.measures import cka, jackknife, jackknife_error
 from gramian.moments import JointMoments, Moments
 
 
@@ -116,3 +116,15 @@ def test_what_the_measure_refuses_is_refused() -> None:
     folds = [JointMoments.from_rows(normal(n, 2), normal(n, 2, seed=1)) for n in (2, 30)]
     with pytest.raises(GramianError, match="4 rows"):
         jackknife(cka, folds)
+
+
+def test_the_error_of_values_that_are_known() -> None:
+    parts = normal(100, 1).split(SIZES)
+    whole = torch.cat(parts)
+    left_out = [float(torch.cat([part for part in parts if part is not j]).mean()) for j in parts]
+    error = jackknife_error(float(whole.mean()), left_out, SIZES)
+    assert error == pytest.approx(jackknife(first_mean, cut(whole, SIZES))[1], rel=1e-10)
+    assert jackknife_error(2.0, [2.0, 2.0], [3, 4]) == 0
+    for values, counts in (([1.0], [5]), ([1.0, 2.0], [5, 5, 5])):
+        with pytest.raises(GramianError, match="two folds or more"):
+            jackknife_error(1.0, values, counts)

@@ -78,7 +78,7 @@ def spectral_distance(a: Moments | Tensor, b: Moments | Tensor) -> float:
     return float((p - q).norm())
 
 
-@method("gbw_distance", job="compare", paper="2110.10464; 2504.00660")
+@method("gbw_distance", job="compare", paper="2504.00660")
 def gbw_distance(
     a: Moments | Tensor,
     b: Moments | Tensor,

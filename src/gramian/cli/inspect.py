@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from gramian.cli.options import Device, Dtype, Json, bar, console, print_json, waiting
+from gramian.cli.options import (
+    Device,
+    Dtype,
+    Force,
+    Json,
+    bar,
+    command_line,
+    console,
+    print_json,
+    waiting,
+)
+from gramian.errors import GramianError
 
 EXAMPLE = """
 Examples:
@@ -28,8 +39,10 @@ def inspect(
     threshold: Annotated[
         float, typer.Option(help="Times the median channel that make a loud channel.")
     ] = 6.0,
+    plot: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
     device: Device = "cpu",
     dtype: Dtype = "float32",
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Spread, loud channels and sink rows of every site; with the model, what its weights use."""
@@ -38,6 +51,10 @@ def inspect(
     from gramian.networks import open as open_checkpoint
     from gramian.report.inspect_tables import cautions_table, inspect_tables
 
+    if plot is not None and plot.exists() and not force:
+        raise GramianError(
+            f"{plot} exists; choose another name, or force=True (--force) to replace it"
+        )
     found = MomentSet.open(moments)
     checkpoint = None
     if model is not None:
@@ -49,6 +66,12 @@ def inspect(
         inspection = run(
             found, checkpoint, sites=patterns, energy=energy, threshold=threshold, progress=advance
         )
+    if plot is not None:
+        from gramian.report import write_page
+        from gramian.report.sections.inspect import inspect_section
+
+        section = inspect_section(inspection, command=command_line())
+        write_page([section], plot, title=f"Gramian inspect: {inspection.model}", force=force)
     if json:
         print_json(inspection.to_json())
         return
@@ -70,6 +93,8 @@ def inspect(
         )
     for note in inspection.notes:
         console.print(f"note: {note}", soft_wrap=True)
+    if plot is not None:
+        console.print(f"plot: {plot}")
 
 
 inspect.__doc__ = (inspect.__doc__ or "") + EXAMPLE

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 
 from gramian.inspect import Inspection, LinearInspection, SiteInspection, by_name
+from gramian.networks.sites import CROSS, GLOBAL, KINDS
 
 
 def inspect_tables(inspection: Inspection) -> list[Table]:
     """Spread, channels and sinks of every kind of site, then utilised ranks; 80 columns each."""
     tables = []
-    kinds = dict.fromkeys(site.kind for site in inspection.sites)
+    kinds = dict.fromkeys(sorted((site.kind for site in inspection.sites), key=_order))
     if "resid_pre" in kinds and "final" in kinds:
         # One place at many depths: the last is the input of the final norm.
         kinds.pop("final")
@@ -45,6 +46,12 @@ def cautions_table(sites: Iterable[SiteInspection]) -> Table | None:
         place, message = cautions[len(cautions) // 2]
         table.add_row(str(len(cautions)), place, message)
     return table
+
+
+def _order(kind: str) -> int:
+    """Where a kind of site stands among the others: in the order of a forward pass."""
+    known = (*GLOBAL[:1], *KINDS, *CROSS, *GLOBAL[1:])
+    return known.index(kind) if kind in known else len(known)
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
@@ -89,7 +96,7 @@ def _channels(kind: str, sites: Sequence[SiteInspection]) -> Table:
             str(len(loud)),
             f"{loud[0].channel} ×{loud[0].times:.0f}" if loud else "",
             f"{site.channels.outlier_share:.0%}" if loud else "",
-            f"{site.spread.mean_share:.0%}" if site.spread else "·",
+            f"{site.mean_share:.0%}",
             f"{sinks.count:g}",
             f"{sinks.share:.1%}" if sinks.count else "",
             f"×{sinks.times:.1f}" if sinks.count else "",

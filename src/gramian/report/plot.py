@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gramian.report.section import Figure, Series
@@ -86,9 +87,15 @@ def _layout(figure: Figure) -> dict[str, Any]:
         layout["barmode"] = "group"
     if figure.log:
         layout["yaxis"]["type"] = "log"
-        layout["yaxis"]["dtick"] = 1
+        layout["yaxis"]["dtick"] = 1 if _decades(figure) > 1.5 else "D2"
     layout["showlegend"] = len(figure.series) > 1
     return layout
+
+
+def _decades(figure: Figure) -> float:
+    """Powers of ten between the smallest and the largest value above zero."""
+    values = [y for series in figure.series for y in series.y if y is not None and y > 0]
+    return math.log10(max(values) / min(values)) if values else 0.0
 
 
 def _text(value: Any) -> Any:

@@ -21,7 +21,11 @@ def compare_section(comparison: Comparison, *, command: str, anchor: str = "comp
         f"{kept:,.0f} rows ({sinks:,.0f} sink rows apart) of {comparison.documents:,} documents."
     ]
     if not comparison.paired:
-        intro.append("Collected apart: only the shapes of the sites are compared, not their rows.")
+        other = comparison.rows["other_kept"]
+        intro.append(
+            f"The columns are {other:,.0f} rows collected apart: the shapes of the sites are "
+            "compared, not their rows."
+        )
     elif comparison.align is not None:
         intro.append(f"Rows of the two networks are aligned by {comparison.align}.")
     return Section(

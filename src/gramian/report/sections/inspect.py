@@ -33,7 +33,6 @@ SPREADS: tuple[tuple[str, str, str, str], ...] = (
         "EEE",
         "0 when all directions are used alike, near 1 when one holds everything.",
     ),
-    ("iso_score", "IsoScore", "score", "1 when all directions are used alike, 0 when one is."),
 )
 """Figure of the spread, title, y axis and caption of its curves."""
 

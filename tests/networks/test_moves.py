@@ -120,7 +120,10 @@ def refused(source, move, *moves):
 def test_fold_reader(checkpoint, family, tmp_path):
     source = checkpoint(family)
     written, certificate = applied(
-        source, tmp_path / "out", FoldReader("1.attn_in", projection()), FoldReader("2.mlp_in", projection(2))
+        source,
+        tmp_path / "out",
+        FoldReader("1.attn_in", projection()),
+        FoldReader("2.mlp_in", projection(2)),
     )
     dense = projection().to_dense()
     for reader in source.blueprint.readers(1):

@@ -55,7 +55,8 @@ class Plan:
         for i, move in enumerate(self.moves):
             described, own = encode(move)
             moves.append(described)
-            tensors.update({f"{i}.{name}": tensor for name, tensor in own.items()})
+            # Moves may share one map; the file wants memory of its own for every tensor.
+            tensors |= {f"{i}.{name}": tensor.detach().clone() for name, tensor in own.items()}
         document = {
             "model": self.model,
             "weights": self.weights,

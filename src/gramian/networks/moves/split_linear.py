@@ -53,7 +53,8 @@ class SplitLinear:
                 f"no parameter {self.weight!r} in this {draft.blueprint.model_type} network; "
                 "expected the weight of a linear, as the blueprint's matrices name it"
             )
-        shape = _linear_shape(draft.empty.get_submodule(path), self.weight)
+        owner = draft.empty.get_submodule(self.weight.rpartition(".")[0])
+        shape = _linear_shape(owner, self.weight)
         if self.map.shape != shape:
             raise GramianError(
                 f"the factors for {self.weight} make a matrix of {self.map.out_features} x "

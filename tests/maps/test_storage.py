@@ -84,7 +84,7 @@ def test_header_tells_kind_shape_and_tags(tmp_path: Path) -> None:
 def test_an_existing_file_stays_unless_forced(tmp_path: Path) -> None:
     first, second = Identity(3), Dense(normal(1, 2, 2))
     path = first.save(tmp_path / "map")
-    with pytest.raises(GramianError, match="exists; choose another name or pass force=True"):
+    with pytest.raises(GramianError, match="exists; choose another name, or force=True"):
         second.save(path)
     assert same(load_map(path), first)
     second.save(path, force=True)

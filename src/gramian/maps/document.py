@@ -32,7 +32,9 @@ def save_document(
     """
     target = Path(path)
     if target.exists() and not force:
-        raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
+        raise GramianError(
+            f"{target} exists; choose another name, or force=True (--force) to replace it"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     header = {"format": kind, "version": version, **document}
     temporary = target.with_name(f".{target.name}.{os.getpid()}")

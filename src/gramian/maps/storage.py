@@ -133,7 +133,9 @@ def save_map(map: LinearMap, path: str | Path, *, force: bool = False) -> Path:
     if path.is_dir() or not path.parent.is_dir():
         raise GramianError(f"cannot write {path}: it is a folder, or its folder does not exist")
     if path.exists() and not force:
-        raise GramianError(f"{path} exists; choose another name or pass force=True")
+        raise GramianError(
+            f"{path} exists; choose another name, or force=True (--force) to replace it"
+        )
     spec, tensors = json.dumps(map.spec()), _plain(map.tensors())
     metadata = {"gramian.map": VERSION, "spec": spec, "sha256": _digest(spec, tensors)}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -95,7 +95,9 @@ class FolderStore:
         if not os.path.lexists(self.target):
             return
         if not self._force:
-            raise GramianError(f"{self.target} exists; choose another name, or force to replace it")
+            raise GramianError(
+                f"{self.target} exists; choose another name, or force=True (--force) to replace it"
+            )
         if not (self.target / INDEX).is_file() or self.target.is_symlink():
             raise GramianError(
                 f"{self.target} exists and is not a moments folder; it is not replaced, even "

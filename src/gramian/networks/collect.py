@@ -72,7 +72,9 @@ def collect(
     chosen = settings_of(settings)
     target = None if out is None else Path(out)
     if target is not None and target.exists() and not force:
-        raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
+        raise GramianError(
+            f"{target} exists; choose another name, or force=True (--force) to replace it"
+        )
     packing = packing_of(checkpoint, docs, chosen)
     before = {} if force else Journal.chosen_before(target)
     passes, slots = _passes(checkpoint, needs, memory, mode, packing, target, chosen, before)

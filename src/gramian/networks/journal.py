@@ -76,7 +76,7 @@ class Journal:
             if not force and any(folder.iterdir()):
                 raise GramianError(
                     f"{folder} holds an interrupted collection with other data or settings; "
-                    "repeat that command to finish it, or pass --force to discard it"
+                    "repeat that command to finish it, or force=True (--force) to discard it"
                 )
             shutil.rmtree(folder)
         folder.mkdir(parents=True)

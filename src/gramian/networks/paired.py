@@ -74,7 +74,9 @@ def collect_pair(
     chosen = settings_of(settings)
     target = None if out is None else Path(out)
     if target is not None and target.exists() and not force:
-        raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
+        raise GramianError(
+            f"{target} exists; choose another name, or force=True (--force) to replace it"
+        )
     needs = PairedNeeds.of(a, b, sites, inside=inside)
     passes = needs.passes(memory)
     packing = packing_of(a, docs, chosen)

@@ -88,8 +88,8 @@ class Spool:
         file = self._files[name]
         if not file.is_file() or file.stat().st_size < stop:
             raise GramianError(
-                f"the rows of {name} in {self.folder} are gone or cut short; pass --force "
-                "(force=True) to start over"
+                f"the rows of {name} in {self.folder} are gone or cut short; "
+                "force=True (--force) starts over"
             )
         flat = np.fromfile(file, dtype=np.uint8, count=stop - start, offset=start)
         return torch.from_numpy(flat).view(self._dtypes[name]).view(-1, self.columns[name])

@@ -15,7 +15,9 @@ from gramian.errors import GramianError
 def refuse_existing(target: Path, *, force: bool) -> None:
     """Raise unless ``target`` is free or may be replaced."""
     if target.exists() and not force:
-        raise GramianError(f"{target} exists; choose another name or pass --force to replace it")
+        raise GramianError(
+            f"{target} exists; choose another name, or force=True (--force) to replace it"
+        )
 
 
 @contextmanager

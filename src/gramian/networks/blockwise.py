@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gramian.data import Batch, Packing
 from gramian.networks.blocks import Blocks
+from gramian.networks.capture import row_norms
 from gramian.networks.carry import Carry, layer_of
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.fold_sums import FoldSums
@@ -92,8 +93,7 @@ class LayerByLayer:
             for site in sites:
                 self.spool.write(site, index, rows[site])
             self.spool.write(end, index, state)
-            norms = torch.linalg.vector_norm(state, dim=-1, dtype=torch.float32)
-            self.spool.write(norm_of(end), index, norms[..., None])
+            self.spool.write(norm_of(end), index, row_norms(state)[..., None])
             if self.run.journal.pass_number <= layer + 1:
                 self.run.advance(batch, layer + 1, index + 1, None, None)
             else:  # counted before the machine was lost

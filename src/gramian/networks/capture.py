@@ -140,9 +140,7 @@ def capture(
         rows["logits"] = output.logits
     stacked = None
     if norms:
-        stacked = torch.stack(
-            [torch.linalg.vector_norm(seen[name], dim=-1, dtype=torch.float32) for name in residual]
-        )
+        stacked = torch.stack([row_norms(seen[name]) for name in residual])
     return Captured(rows, stacked)
 
 
@@ -150,6 +148,12 @@ def _trunk(model: nn.Module, *, logits: bool) -> nn.Module:
     """The whole model, or without its head where no logits are wanted."""
     base = getattr(model, "base_model", model)
     return base if isinstance(base, nn.Module) and not logits else model
+
+
+def row_norms(stream: Tensor) -> Tensor:
+    """Euclidean norms over the last axis, in float32."""
+    wide = torch.promote_types(stream.dtype, torch.float32)
+    return torch.linalg.vector_norm(stream, dim=-1, dtype=wide).to(torch.float32)
 
 
 def _reading_ids(

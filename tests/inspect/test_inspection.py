@@ -159,6 +159,7 @@ def test_diagonal_sites_say_what_is_missing(opened, docs) -> None:
         assert "--for" in site.cautions[0].message
         record = site.record()
         assert record["effective_rank"] is None
+        assert 0 < record["mean_share"] < 1
         assert record["sinks"] > 0
     assert found.linears == ()
     assert any("inputs of 20 linear layers were not collected" in note for note in found.notes)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from gramian.inspect.channels import Channels
-from gramian.measures import Spread
+from gramian.measures import Spread, mean_share
 from gramian.moments import Moments
 
 
@@ -37,7 +38,7 @@ class Sinks:
         if count <= 0 or total <= 0:
             return cls(max(count, 0.0), 0.0, 0.0)
         own = max(total - other, 0.0)
-        lengths = (own / count) / (other / rows.count) if other > 0 else float("inf")
+        lengths = (own / count) / (other / rows.count) if other > 0 else math.inf
         return cls(count, own / total, lengths**0.5)
 
 
@@ -53,6 +54,8 @@ class SiteInspection:
     width: int
     spread: Spread | None
     """None where only the diagonal was collected."""
+    mean_share: float
+    """Share of the second moment that the mean of the rows holds; the diagonal is enough."""
     channels: Channels
     sinks: Sinks
     cautions: tuple[Caution, ...]
@@ -74,12 +77,13 @@ class SiteInspection:
         figures = self.spread.to_json() if self.spread else {}
         found |= {name: figures.get(name) for name in SPREAD}
         found |= {
+            "mean_share": self.mean_share if math.isfinite(self.mean_share) else None,
             "outliers": [asdict(outlier) for outlier in self.channels.outliers],
             "outlier_share": self.channels.outlier_share,
             "silent_channels": self.channels.silent,
             "sinks": self.sinks.count,
             "sink_share": self.sinks.share,
-            "sink_times": self.sinks.times if self.sinks.times < float("inf") else None,
+            "sink_times": self.sinks.times if math.isfinite(self.sinks.times) else None,
             "cautions": [asdict(caution) for caution in self.cautions],
         }
         return found
@@ -102,21 +106,26 @@ def inspect_site(
     spread : the panel of ``rows``; None for diagonal ones.
     threshold : times the median channel from which a channel is an outlier.
     """
-    channels, sinks = Channels.of(rows, threshold), Sinks.of(rows, all_rows)
+    channels, sinks, share = (
+        Channels.of(rows, threshold),
+        Sinks.of(rows, all_rows),
+        mean_share(rows),
+    )
     return SiteInspection(
         site=site,
         kind=site.rpartition(".")[2].rpartition(":")[2],
         rows=rows.count,
         width=rows.d,
         spread=spread,
+        mean_share=share,
         channels=channels,
         sinks=sinks,
-        cautions=tuple(_cautions(rows, spread, channels, sinks)),
+        cautions=tuple(_cautions(rows, spread, share, channels, sinks)),
     )
 
 
 def _cautions(
-    rows: Moments, spread: Spread | None, channels: Channels, sinks: Sinks
+    rows: Moments, spread: Spread | None, share: float, channels: Channels, sinks: Sinks
 ) -> list[Caution]:
     found = []
     if spread is None:
@@ -130,14 +139,14 @@ def _cautions(
         )
     else:
         found += [Caution("rows", note) for note in spread.notes]
-        if spread.mean_share > 0.5:
-            found.append(
-                Caution(
-                    "mean",
-                    f"the mean holds {spread.mean_share:.0%} of the second moment: cosines between "
-                    "rows are high whatever the rows say; compare rows about their mean",
-                )
+    if share > 0.5:
+        found.append(
+            Caution(
+                "mean",
+                f"the mean holds {share:.0%} of the second moment: cosines between rows are high "
+                "whatever the rows say; compare rows about their mean",
             )
+        )
     if sinks.share > 0.5:
         found.append(
             Caution(

@@ -26,9 +26,10 @@ class Evidence:
     effective_rank: float
     """Exponential of the entropy of those eigenvalues."""
     regularization: float
-    """The ridge that was added to the second moments (sums, not means) of the map returned."""
+    """The ridge that was added to the second moments (sums, not means) of the map returned; of
+    another filter its strength, see `filter_factors`."""
     relative_regularization: float
-    """The same over the median eigenvalue."""
+    """The same over the median eigenvalue; the value taken from the grid."""
     rows_per_dimension: float
     """Rows of the fit over the width of the input."""
     notes: tuple[str, ...] = field(default=())

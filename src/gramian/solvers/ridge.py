@@ -13,6 +13,7 @@ from gramian.maps import Affine, Dense, LinearMap
 from gramian.moments import JointMoments, Quadratic, squared_error
 from gramian.registry import method
 from gramian.solvers.evidence import Evidence, Solution
+from gramian.solvers.filters import check_filter, described, filter_factors, unit
 from gramian.solvers.minimise import minimise
 from gramian.solvers.spectrum import Spectrum, about, entropy_rank
 
@@ -33,6 +34,7 @@ def ridge(
     prior: str | Tensor = "zero",
     refit: bool = True,
     spectrum: Spectrum | None = None,
+    filter: str = "ridge",
 ) -> Solution:
     """Linear map of least squared error, its ridge chosen on a fold, from moments alone.
 
@@ -50,18 +52,23 @@ def ridge(
     prior : ``W0``: ``"zero"``, ``"identity"`` or a weight (dy, dx).
     refit : fit again on ``train + select`` once lambda is chosen.
     spectrum : ``Spectrum.of(train.x, select.x, intercept=...)``, when several targets share ``x``.
+    filter : ``"ridge"``, or how else small eigenvalues are held back (`filter_factors`, the grid
+        is then of its strengths): ``"nuclear"`` leaves those above lambda without bias,
+        ``"spectral"`` scales least squares by ``1 / (1 + lambda)``.
 
     Raises
     ------
     GramianError : lambda 0 was asked for with no more rows than dimensions; a grid without a
-        fold to choose on; an identity prior between unequal widths; diagonal moments of ``x``.
+        fold to choose on; an identity prior between unequal widths; diagonal moments of ``x``;
+        an unknown filter.
     """
+    check_filter(filter)
     if spectrum is None:
         spectrum = Spectrum.of(train.x, None if select is None else select.x, intercept=intercept)
     grid, notes = _grid(train, select, lambdas)
     base = _prior(prior, train)
-    path = _Path.of(spectrum, train, base, intercept)
-    ridges = [relative * spectrum.median for relative in grid]
+    path = _Path.of(spectrum, train, base, intercept, filter)
+    ridges = [relative * unit(spectrum, filter) for relative in grid]
     chosen = 0
     errors: dict[str, float] = {}
     if select is not None:
@@ -73,17 +80,24 @@ def ridge(
     strength = ridges[chosen]
     errors = {"train": path.error(strength)} | errors
     data = train
+    used = spectrum
     if refit and select is not None:
         data = train + select
-        strength *= data.count / train.count
+        if filter != "spectral":
+            strength *= data.count / train.count
+    if data is not train and filter == "ridge":
         objective = Quadratic.from_joint(data, intercept=intercept)
         if strength > 0:
             zero = torch.zeros_like(objective.B.T) if base is None else base
             objective = objective + Quadratic.prior(zero, strength)
         weight, full = minimise(objective, base)
     else:
+        if data is not train:
+            used = Spectrum.of(data.x, intercept=intercept)
+            path = _Path.of(used, data, base, intercept, filter)
         weight = path.weight(strength)
-        full = spectrum.rank == spectrum.d or strength > 0
+        full = used.rank == used.d or (strength > 0 and filter != "spectral")
+    notes += described(used, strength, filter)
     if not full:
         notes.append(f"the input is singular, rank {spectrum.rank} of {spectrum.d}")
     map: LinearMap = Dense(weight)
@@ -107,7 +121,7 @@ def ridge(
 
 @dataclass(frozen=True, eq=False)
 class _Path:
-    """The fits for all lambdas: ``W = W0 + (U f G)^T`` with ``f = 1 / (values + lambda)``."""
+    """The fits for all lambdas: ``W = W0 + (U f G)^T`` with ``f`` the factors of the filter."""
 
     spectrum: Spectrum
     base: Tensor | None
@@ -117,22 +131,31 @@ class _Path:
     """(dy,) centre of the target."""
     rotated: Tensor
     """``G = U^T (B - A W0^T)``, (dx, dy)."""
+    filter: str
 
     @classmethod
     def of(
-        cls, spectrum: Spectrum, train: JointMoments, base: Tensor | None, intercept: bool
+        cls,
+        spectrum: Spectrum,
+        train: JointMoments,
+        base: Tensor | None,
+        intercept: bool,
+        filter: str,
     ) -> _Path:
         centre = train.y.mean if intercept else torch.zeros_like(train.y.mean)
         target, start = _left(train, spectrum.centre, centre, base)
-        return cls(spectrum, base, start, centre, spectrum.vectors.T @ target)
+        return cls(spectrum, base, start, centre, spectrum.vectors.T @ target, filter)
+
+    def _factors(self, strength: float) -> Tensor:
+        return filter_factors(self.spectrum, strength, self.filter)
 
     def weight(self, ridge: float) -> Tensor:
-        step = self.spectrum.vectors @ (self.spectrum.inverse(ridge)[:, None] * self.rotated)
+        step = self.spectrum.vectors @ (self._factors(ridge)[:, None] * self.rotated)
         return step.T.contiguous() if self.base is None else self.base + step.T
 
     def error(self, ridge: float) -> float:
         """Squared error on the fitting fold."""
-        f = self.spectrum.inverse(ridge)
+        f = self._factors(ridge)
         norms = self.rotated.square().sum(1)
         return self.start + float((norms * f * (self.spectrum.values * f - 2.0)).sum())
 
@@ -146,8 +169,8 @@ class _Path:
             judged = vectors.T @ about(fold.x, spectrum.centre) @ vectors
         square = judged * (self.rotated @ self.rotated.T)
         linear = (self.rotated * (vectors.T @ target)).sum(1)
-        inverses = (self.spectrum.inverse(ridge) for ridge in ridges)
-        return [float(f @ (square @ f) - 2.0 * (f @ linear)) + start for f in inverses]
+        factors = (self._factors(ridge) for ridge in ridges)
+        return [float(f @ (square @ f) - 2.0 * (f @ linear)) + start for f in factors]
 
 
 def _left(fold: JointMoments, x: Tensor, y: Tensor, base: Tensor | None) -> tuple[Tensor, float]:

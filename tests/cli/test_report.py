@@ -161,3 +161,13 @@ def test_help_has_examples(gramian):
     done = gramian("report", "--help")
     assert done.code == 0
     assert "gramian report m.moments" in done.out
+
+
+def test_single_jobs_write_pages_too(gramian, moments, tmp_path):
+    page = tmp_path / "inspect.html"
+    done = gramian("inspect", moments, "--plot", page)
+    assert done.code == 0, done.err
+    assert "<span>inspect</span>" in page.read_text()
+    again = gramian("inspect", moments, "--plot", page)
+    assert again.code == 2
+    assert "force=True (--force)" in again.err

@@ -244,6 +244,7 @@ def test_panel_without_quartic_and_with_weights() -> None:
     [
         (lambda: spread(Moments.from_rows(torch.ones(3, 2), order="diagonal")), "order='full'"),
         (lambda: spread(Moments.empty(3)), "no rows"),
+        (lambda: spread(Moments.from_rows(torch.eye(3)), torch.ones(2)), "width 3"),
         (lambda: debiased_participation_ratio(Moments.from_rows(torch.eye(3))), "at least 4"),
         (
             lambda: debiased_participation_ratio(Moments.from_rows(torch.eye(5), quartic=False)),

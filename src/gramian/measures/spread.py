@@ -185,7 +185,7 @@ def spread(moments: Moments, values: Tensor | None = None) -> Spread:
 
     Raises
     ------
-    GramianError : diagonal moments, no rows, or an order above 8192.
+    GramianError : diagonal moments, no rows, ``values`` of another shape, or an order above 8192.
     """
     if moments.is_diagonal:
         raise GramianError(
@@ -194,6 +194,8 @@ def spread(moments: Moments, values: Tensor | None = None) -> Spread:
     if moments.count <= 0:
         raise GramianError("spread of no rows; collect more text")
     values = spectrum_of(moments if values is None else values)
+    if len(values) != moments.d:
+        raise GramianError(f"{len(values)} eigenvalues for moments of width {moments.d}")
     debiased = None
     if moments.quartic is not None and moments.count >= 4 and moments.count2 == moments.count:
         debiased = debiased_participation_ratio(moments)

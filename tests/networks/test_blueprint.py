@@ -1,4 +1,4 @@
-"""Every blueprint finds the parts of its family, and the residual stream adds up."""
+"""Names of places, and models that cannot be opened."""
 
 from __future__ import annotations
 
@@ -8,53 +8,16 @@ import torch
 from gramian.errors import GramianError
 from gramian.networks import capture
 from gramian.networks import open as open_checkpoint
+from gramian.networks.families import blueprint
 from tests import tiny
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_the_residual_stream_adds_up(checkpoint, family):
-    opened = checkpoint(family)
-    sites = ["0.resid_pre", "0.attn_out", "0.resid_mid", "0.mlp_out", "0.resid_post", "final"]
-    rows = capture(opened.model, opened.blueprint, sites, tiny.ids()).rows
-    mid = rows["0.resid_pre"] + rows["0.attn_out"]
-    torch.testing.assert_close(mid, rows["0.resid_mid"])
-    torch.testing.assert_close(mid + rows["0.mlp_out"], rows["1.resid_pre"])
-    # hidden_states[0] of transformers is what enters the first layer.
-    with torch.no_grad():
-        hidden = opened.model(tiny.ids(), output_hidden_states=True).hidden_states
-    torch.testing.assert_close(hidden[0], rows["0.resid_pre"])
-    torch.testing.assert_close(hidden[1], rows["1.resid_pre"])
-
-
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_readers_and_writers_compute_what_the_taps_see(checkpoint, family):
-    """q/k/v from attn_in, attn_out from z: the weights named by the blueprint are those used."""
-    opened = checkpoint(family)
-    layer = opened.blueprint.layers[1]
-    rows = capture(opened.model, opened.blueprint, [f"1.{s}" for s in layer.taps], tiny.ids()).rows
-
-    def applied(matrix, x):
-        weight = opened.model.get_parameter(matrix.weight)
-        y = x @ weight if matrix.layout == "in_out" else x @ weight.T
-        return y + opened.model.get_parameter(matrix.bias) if matrix.has_bias else y
-
-    projected = torch.cat([applied(m, rows["1.attn_in"]) for m in layer.norms["attn"].readers], -1)
-    seen = torch.cat([rows["1.q"], rows["1.k"], rows["1.v"]], -1)
-    torch.testing.assert_close(projected, seen, rtol=1e-4, atol=1e-5)
-    if "attn_out" in layer.writers:
-        written = applied(layer.writers["attn_out"], rows["1.z"])
-        torch.testing.assert_close(written, rows["1.attn_out"], rtol=1e-4, atol=1e-5)
-    if "mlp_mid" in layer.taps and "mlp_out" in layer.writers:
-        written = applied(layer.writers["mlp_out"], rows["1.mlp_mid"])
-        torch.testing.assert_close(written, rows["1.mlp_out"], rtol=1e-4, atol=1e-5)
-
-
 def test_one_place_has_one_name(checkpoint):
-    blueprint = checkpoint().blueprint
-    assert blueprint.canonical("0.resid_post") == "1.resid_pre"
-    assert blueprint.canonical("2.resid_post") == "final"
-    assert blueprint.canonical("blocks.1.hook_resid_pre") == "1.resid_pre"
-    assert blueprint.canonical("blocks.1.attn.hook_z") == "1.z"
+    plan = checkpoint().blueprint
+    assert plan.canonical("0.resid_post") == "1.resid_pre"
+    assert plan.canonical("2.resid_post") == "final"
+    assert plan.canonical("blocks.1.hook_resid_pre") == "1.resid_pre"
+    assert plan.canonical("blocks.1.attn.hook_z") == "1.z"
 
 
 def test_capture_equals_the_padded_and_unpadded_run(checkpoint):
@@ -94,12 +57,41 @@ def test_experts_have_no_single_middle(checkpoint):
         checkpoint("mixtral").blueprint.tap("0.mlp_mid")
 
 
-def test_unknown_model_class_lists_the_known_ones(tmp_path):
-    from transformers import BertConfig
+def test_a_model_without_a_table_lists_the_known_ones():
+    from transformers import BloomConfig, BloomModel
 
-    BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2).save_pretrained(tmp_path)
-    with pytest.raises(GramianError, match=r"'bert'.*no blueprint.*gpt2"):
-        _ = open_checkpoint(tmp_path).blueprint
+    made = BloomModel(BloomConfig(hidden_size=16, n_layer=1, n_head=2, vocab_size=8))
+    with pytest.raises(GramianError, match=r"no blueprint.*'bloom'.*bert, clip"):
+        blueprint(made.config, made)
+
+
+def test_a_table_that_does_not_fit_says_what_is_missing():
+    made = tiny.model("llama")
+    del made.model.layers[1].mlp.up_proj
+    with pytest.raises(GramianError, match=r"parameter 'model\.layers\.1\.mlp\.up_proj"):
+        blueprint(made.config, made)
+
+
+def test_writers_and_norms_that_a_network_does_not_have(checkpoint):
+    plan = checkpoint("gemma3_text").blueprint
+    with pytest.raises(GramianError, match="output of a norm, not of a matrix"):
+        plan.writer("0.attn_out")
+    with pytest.raises(GramianError, match="not the output of a writer"):
+        plan.writer("0.resid_pre")
+    with pytest.raises(GramianError, match=r"name one of.*mlp_out_norm.*q_norm"):
+        plan.norm("0.nothing")
+    with pytest.raises(GramianError, match="no tower 'vision'; it has one"):
+        plan.tap("vision.0.q")
+
+
+@pytest.mark.parametrize(
+    "family,expected", [("llama", 64), ("bert", 64), ("roberta", 63), ("t5", None), ("clip", 64)]
+)
+def test_how_long_a_text_may_be(tmp_path, family, expected):
+    opened = open_checkpoint(tiny.save(tmp_path, family))
+    assert opened.positions == expected
+    if expected is not None:
+        capture(opened.model, opened.blueprint, ["final"], tiny.ids(1, expected))
 
 
 @pytest.mark.parametrize(

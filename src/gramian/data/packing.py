@@ -231,7 +231,9 @@ class Packing:
 
 
 def first_token(tokenizer: Any) -> int | None:
-    """The BOS id if the tokenizer puts one in front of a text by itself, else None."""
+    """The BOS id, or [CLS] of an encoder, if the tokenizer puts it in front of a text by itself."""
     ids = tokenizer("a")["input_ids"]
     first = tokenizer.bos_token_id
+    if first is None:
+        first = tokenizer.cls_token_id
     return int(first) if first is not None and ids and ids[0] == first else None

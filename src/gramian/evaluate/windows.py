@@ -110,10 +110,20 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def logits_of(model: nn.Module, rows: Tensor) -> Tensor:
-    """Logits (batch, length, vocabulary) of token ids (batch, length) on the model's device."""
+    """Logits (batch, length, vocabulary) of token ids (batch, length) on the model's device.
+
+    Raises
+    ------
+    GramianError : the model has no head.
+    """
     forward = inspect.signature(model.forward).parameters
     cache = {"use_cache": False} if "use_cache" in forward else {}
-    logits: Tensor = model(rows, **cache).logits
+    logits: Tensor | None = getattr(model(rows, **cache), "logits", None)
+    if logits is None:
+        raise GramianError(
+            f"a {type(model).__name__} has no language-model head, so that it predicts no tokens; "
+            "give a causal language model"
+        )
     return logits
 
 

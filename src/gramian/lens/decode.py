@@ -26,13 +26,17 @@ class Reading:
 
 
 def logits(checkpoint: Checkpoint, states: Tensor) -> Tensor:
-    """``W_U norm(x)``: the network's final norm and head applied to (n, d) residual states."""
+    """``W_U norm(x)``: the network's final norm and head applied to (n, d) residual states.
+
+    Gemma 2 bends its logits afterwards, and so does this: ``c tanh(z / c)``.
+    """
     model: Any = checkpoint.model
     norm = model.get_submodule(checkpoint.blueprint.final_norm.path)
     head = model.get_output_embeddings()
     with torch.no_grad():
         result: Tensor = head(norm(states.to(next(head.parameters()).dtype)))
-    return result
+    cap = getattr(checkpoint.config.get_text_config(), "final_logit_softcapping", None)
+    return result if cap is None else cap * torch.tanh(result / cap)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ def needs(checkpoint: Checkpoint, *, submodules: bool = True) -> Needs:
     The residual targets are increments ``y - x``; ``submodules`` adds the attention and the MLP
     of every layer, from what they read to what they add.
     """
+    checkpoint.require_logits("the lens")
     blueprint = checkpoint.blueprint
     residual = blueprint.residual_sites()
     items = [Need(site, "final", increment=True) for site in residual[:-1]]

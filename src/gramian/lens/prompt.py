@@ -44,6 +44,7 @@ def read_prompt(
     ------
     GramianError : an empty prompt, or ``top`` below 1 or above the vocabulary.
     """
+    checkpoint.require_logits("the lens")
     tokenizer = checkpoint.tokenizer
     ids = tokenizer(prompt, return_tensors="pt").input_ids
     if ids.numel() == 0:

@@ -65,6 +65,18 @@ class Checkpoint:
             return blueprint(self.config, self.skeleton)
         return infer(self.model)
 
+    @property
+    def positions(self) -> int | None:
+        """The longest text that the model has positions for; None where nothing limits it."""
+        text: Any = self.config.get_text_config()
+        names = ("max_position_embeddings", "max_target_positions")
+        found = next((n for name in names if (n := getattr(text, name, None))), None)
+        if found is None:
+            return None
+        table = family(self.config)
+        taken = text.pad_token_id + 1 if table is not None and table.padded_positions else 0
+        return int(found) - int(taken)
+
     def require_logits(self, job: str) -> None:
         """Refuse a network that does not predict the next token from its last residual state.
 

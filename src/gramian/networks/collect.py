@@ -143,7 +143,7 @@ def settings_of(given: dict[str, Any]) -> Settings:
 
 def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> Packing:
     """Windows that the network can take; refuses a length beyond its positions."""
-    limit = getattr(checkpoint.config, "max_position_embeddings", None)
+    limit = checkpoint.positions
     if limit is not None and settings.length > limit:
         raise GramianError(
             f"length {settings.length} is more than the {limit} positions of {checkpoint.name}; "

@@ -94,9 +94,9 @@ def norm_kind(module: nn.Module, call: Call) -> NormKind | None:
     gain = getattr(module, "weight", None)
     if not isinstance(gain, Tensor) or gain.dim() != 1 or gain.shape != call.given.shape[-1:]:
         return None
-    x, y, g = call.given.double(), call.returned.double(), gain.double()
+    x, y, g = call.given.double(), call.returned.double(), gain.detach().double()
     bias = getattr(module, "bias", None)
-    y = y - bias.double() if isinstance(bias, Tensor) else y
+    y = y - bias.detach().double() if isinstance(bias, Tensor) else y
     centred = x - x.mean(-1, keepdim=True)
     forms: dict[NormKind, Tensor] = {
         "rms": x / x.square().mean(-1, keepdim=True).sqrt() * g,

@@ -167,7 +167,7 @@ def paired_recipe(a: Checkpoint, b: Checkpoint, rows: Rows, settings: Settings) 
 
 def packing_limit(checkpoint: Checkpoint, settings: Settings) -> None:
     """Refuse windows that are longer than what a network has positions for."""
-    limit = getattr(checkpoint.config, "max_position_embeddings", None)
+    limit = checkpoint.positions
     if limit is not None and settings.length > limit:
         raise GramianError(
             f"length {settings.length} is more than the {limit} positions of {checkpoint.name}; "

@@ -49,7 +49,7 @@ def fixed_rule(checkpoint: Checkpoint, rule: RowRule) -> RowRule:
             "belong to this model, or its vocabulary is missing"
         )
     ids = torch.tensor(encoded)[None].clamp_max(blueprint.vocabulary - 1)
-    limit = getattr(checkpoint.config, "max_position_embeddings", None) or ids.shape[1]
+    limit = checkpoint.positions or ids.shape[1]
     ids = ids[:, : min(ids.shape[1], limit)]
     norms = capture(checkpoint.model, blueprint, (), ids, norms=True).norms
     assert norms is not None

@@ -34,7 +34,7 @@ def bert(config: Any) -> Family:
         norm="layer",
         causal=bool(config.is_decoder),
     )
-    return Family((stack,), auto="AutoModel")
+    return Family((stack,), auto="AutoModel", padded_positions=config.model_type != "bert")
 
 
 DISTILBERT = Stack(

@@ -82,6 +82,8 @@ class Family:
     """The class of transformers that opens it."""
     main: str = ""
     """The tower that a network is read by when none is named: the one that reads text."""
+    padded_positions: bool = False
+    """Whether positions are counted from behind the padding id: the table has rows to spare."""
 
 
 Table = Family | Callable[[Any], Family]

@@ -31,7 +31,7 @@ def test_rows_are_those_of_the_whole_network(checkpoint, family):
     }
     sites = [site for found in inside.values() for site in found]
     whole = capture(model, blueprint, [*sites, "embed", "final"], ids, mask).rows
-    blocks = Blocks.of(model, blueprint, "cpu", ids)
+    blocks = Blocks.of(model, blueprint, ids)
     rows, state = blocks.start(ids, mask, ["embed"])
     assert torch.equal(rows["embed"], whole["embed"])
     for layer in blueprint.layers:
@@ -52,4 +52,4 @@ def test_layers_that_share_more_than_hidden_states_are_refused(checkpoint):
     first.register_forward_hook(lambda _module, _args, out: seen.append(out))
     last.register_forward_hook(lambda _module, _args, out: out + seen[-1].mean())
     with pytest.raises(GramianError, match=r"cannot be run one by one.*mode='windows'"):
-        Blocks.of(opened.model, opened.blueprint, "cpu", tiny.ids())
+        Blocks.of(opened.model, opened.blueprint, tiny.ids())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -32,6 +32,7 @@ from gramian.networks.passes import Passes
 if TYPE_CHECKING:
     from gramian.moments import Shares
     from gramian.networks.paired_needs import PairedNeeds
+    from gramian.networks.passes import Mode
 
 EXAMPLE = """
 Examples:
@@ -49,13 +50,16 @@ def collect(
         str | None, typer.Argument(help="A second network, in the same pass, for compare.")
     ] = None,
     purpose: Annotated[
-        str, typer.Option("--for", help="Jobs, by comma: lens, inspect, compare, linears.")
+        str, typer.Option("--for", help="Jobs, by comma: lens, inspect, compare, rank, linears.")
     ] = "lens",
     tokens: Annotated[str, typer.Option(help="Tokens to use, or 'all'.")] = "32k",
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder to write.")] = None,
     length: Annotated[int, typer.Option(help="Tokens in a window.")] = 512,
     batch_rows: Annotated[int, typer.Option(help="Tokens in a batch.")] = 2048,
     memory: Annotated[str | None, typer.Option(help="Budget for statistics, e.g. 4GB.")] = None,
+    mode: Annotated[
+        str, typer.Option(help="auto, or stream, windows, blockwise, spill: how to keep to it.")
+    ] = "auto",
     storage: Annotated[str, typer.Option(help="float64 or float32 on disk.")] = "float64",
     rows: Annotated[int, typer.Option(help="Raw rows to keep per site and fold.")] = 0,
     no_rows: Annotated[bool, typer.Option("--no-rows", help="Keep no raw row at all.")] = False,
@@ -87,6 +91,7 @@ def collect(
     from gramian.networks import open as open_checkpoint
     from gramian.networks.passes import plan_passes
     from gramian.networks.settings import Settings
+    from gramian.networks.spool import free_bytes
 
     started = time.monotonic()
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
@@ -94,6 +99,8 @@ def collect(
         checkpoint.blueprint  # noqa: B018 - an unknown architecture is refused before all else
     second = None if other is None else open_checkpoint(other, device=device, dtype=dtype)
     joint = None if second is None else joint_needs(checkpoint, second, purpose, inside=inside)
+    if second is not None and mode != "auto":
+        raise GramianError(f"--mode {mode}: two networks are collected in passes; leave it out")
     needs = needs_for(checkpoint, purpose)
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
@@ -104,7 +111,15 @@ def collect(
         print_json(cost.to_json()) if json else console.print(str(cost), soft_wrap=True)
         return
     if dry_run:
-        passes = plan_passes(checkpoint, needs, budget)
+        place = Path() if out is None else out.parent
+        passes = plan_passes(
+            checkpoint,
+            needs,
+            budget,
+            mode=cast("Mode", mode),
+            tokens=wanted,
+            disk=free_bytes(place),
+        )
         _print_cost(checkpoint, needs, wanted, passes, batch_rows, json=json)
         return
     if no_rows and rows:
@@ -117,7 +132,7 @@ def collect(
     if second is not None:
         with waiting(f"reading the weights of {other}"):
             second.digest  # noqa: B018
-    run = partial(collect_one, checkpoint, docs, needs)
+    run = partial(collect_one, checkpoint, docs, needs, mode=cast("Mode", mode))
     if second is not None:
         run = partial(collect_pair, checkpoint, second, docs, inside=inside, align=align)
     with bar("collecting", wanted) as advance, stop_between_batches() as check:

@@ -21,7 +21,7 @@ from gramian.networks.moves import (
     Rotate,
     SplitLinear,
 )
-from gramian.networks.needs import Cost, Need, Needs, linears
+from gramian.networks.needs import Cost, Need, Needs, linears, rank
 from gramian.networks.paired import collect_pair
 from gramian.networks.plan import Plan
 from gramian.networks.settings import Settings
@@ -53,4 +53,5 @@ __all__ = [
     "collect_pair",
     "linears",
     "open",
+    "rank",
 ]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint
 from gramian.networks.capture import capture, hidden, module_input, watching
+from gramian.networks.offloaded import input_device
 
 PROBE = 8
 """Tokens on which running layer by layer is compared with running the whole network."""
@@ -30,18 +31,19 @@ class Blocks:
 
     model: nn.Module
     blueprint: Blueprint
-    device: str
+    device: torch.device
     wrapped: tuple[bool, ...]
     """Whether a layer returns its hidden states inside a tuple."""
 
     @classmethod
-    def of(cls, model: nn.Module, blueprint: Blueprint, device: str, ids: Tensor) -> Blocks:
+    def of(cls, model: nn.Module, blueprint: Blueprint, ids: Tensor) -> Blocks:
         """The layers, after checking on some tokens that one by one they do what they do together.
 
         Raises
         ------
         GramianError : a layer does more than turn hidden states into hidden states.
         """
+        device = input_device(model)
         ids = ids[:1, :PROBE].to(device)
         wrapped: dict[str, bool] = {}
 
@@ -62,8 +64,9 @@ class Blocks:
         state = blocks.start(ids, every, ())[1]
         for index, site in enumerate(blueprint.residual_sites()):
             # The very same operations: anything above rounding is another function.
-            scale = whole[site].abs().max().clamp_min(1e-30)
-            if not bool((state - whole[site]).abs().max() <= 1e-3 * scale):
+            wanted = whole[site].to(state.device)
+            scale = wanted.abs().max().clamp_min(1e-30)
+            if not bool((state - wanted).abs().max() <= 1e-3 * scale):
                 raise GramianError(
                     f"the layers of {type(model).__name__} cannot be run one by one: {site} "
                     "differs from that of the whole network, so its layers share more than hidden "

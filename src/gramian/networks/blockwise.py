@@ -56,8 +56,7 @@ class LayerByLayer:
     @property
     def blocks(self) -> Blocks:
         if self._blocks is None:
-            model, device = self.checkpoint.model, self.checkpoint.device
-            self._blocks = Blocks.of(model, self.blueprint, device, self.batch(0).ids)
+            self._blocks = Blocks.of(self.checkpoint.model, self.blueprint, self.batch(0).ids)
         return self._blocks
 
     def all_passes(self) -> None:

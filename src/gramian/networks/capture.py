@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint, Tap
+from gramian.networks.offloaded import input_device
 from gramian.networks.sites import parse
 
 
@@ -116,7 +117,7 @@ def capture(
     taps = {name: blueprint.tap(name) for name in (*names, *residual)}
     if logits and blueprint.head is None:
         raise GramianError(f"a {blueprint.model_type} network has no head to make logits")
-    device = next(model.parameters()).device
+    device = input_device(model)
     if isinstance(inputs, Tensor):
         runner, arguments = _reading_ids(model, blueprint, names, inputs, logits=logits)
     else:
@@ -140,7 +141,7 @@ def capture(
         rows["logits"] = output.logits
     stacked = None
     if norms:
-        stacked = torch.stack([row_norms(seen[name]) for name in residual])
+        stacked = torch.stack([row_norms(seen[name]).to(device) for name in residual])
     return Captured(rows, stacked)
 
 
@@ -153,7 +154,8 @@ def _trunk(model: nn.Module, *, logits: bool) -> nn.Module:
 def row_norms(stream: Tensor) -> Tensor:
     """Euclidean norms over the last axis, in float32."""
     wide = torch.promote_types(stream.dtype, torch.float32)
-    return torch.linalg.vector_norm(stream, dim=-1, dtype=wide).to(torch.float32)
+    norms: Tensor = torch.linalg.vector_norm(stream, dim=-1, dtype=wide)
+    return norms.to(torch.float32)
 
 
 def _reading_ids(

@@ -12,6 +12,9 @@ from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes
 
+DISK_SPEED = 1e9
+"""Bytes that a disk is taken to write or read in a second."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -20,8 +23,16 @@ class Estimate:
     sites: int
     pairs: int
     passes: int
+    """Forward passes over the data."""
     mode: str
+    why: str
+    """Why this mode was chosen."""
+    groups: int
+    """Groups of needs whose statistics are in memory together."""
     disk_bytes: int
+    """Of the result."""
+    working_bytes: int | None
+    """On disk until the result is complete; None when the number of tokens is not known."""
     memory_bytes: int
     batch_bytes: int
     """Activations of one batch at the wanted sites."""
@@ -37,18 +48,26 @@ class Estimate:
     def __str__(self) -> str:
         lines = [
             f"{self.sites} sites and {self.pairs} pairs in {self.passes} "
-            f"{'pass' if self.passes == 1 else 'passes'} over the data ({self.mode})",
+            f"{'pass' if self.passes == 1 else 'passes'} over the data",
+            f"mode     {self.mode}{f': {self.why}' if self.why else ''}",
             f"memory   {self.memory_bytes / 1e6:,.0f} MB of statistics and "
             f"{self.batch_bytes / 1e6:,.0f} MB of activations, above the model",
-            f"disk     about {self.disk_bytes / 1e6:,.0f} MB",
+            f"disk     about {self.disk_bytes / 1e6:,.0f} MB{self._working()}",
             f"work     {self.statistics_operations / 1e6:,.0f} million operations per token beside "
             f"{self.forward_operations / 1e6:,.0f} of the forward pass",
         ]
         if self.minutes is not None:
             lines.append(
-                f"time     about {self.minutes:.1f} minutes (from the speed of one matrix product)"
+                f"time     about {self.minutes:,.1f} minutes (from the speed of one matrix product)"
             )
         return "\n".join(lines)
+
+    def _working(self) -> str:
+        if self.working_bytes is None:
+            return ", and rows while it is collected"
+        if self.working_bytes == 0:
+            return ""
+        return f", and {self.working_bytes / 1e6:,.0f} MB while it is collected"
 
 
 def estimate(
@@ -62,18 +81,27 @@ def estimate(
     """Costs from the configuration and the measured speed of one matrix product."""
     cost = needs.cost(checkpoint)
     blueprint = checkpoint.blueprint
-    widths = sum(blueprint.site_width(site) for site in needs.orders(blueprint))
+    widths = max(
+        sum(blueprint.site_width(site) for site in group.orders(blueprint))
+        for group in passes.groups
+    )
     bytes_each = torch.empty(0, dtype=checkpoint.dtype).element_size()
     minutes = None
     if tokens is not None:
-        forward = cost.forward_operations * tokens * len(passes.groups)
-        minutes = (forward + cost.operations * tokens) / product_speed(checkpoint.device) / 60
+        forward = cost.forward_operations * tokens * passes.forwards
+        seconds = (forward + cost.operations * tokens) / product_speed(checkpoint.device)
+        # What lies on disk is written once and read once.
+        minutes = (seconds + 2 * passes.disk / DISK_SPEED) / 60
+    carry = passes.carry
     # A symmetric scatter is stored as its lower half.
     return Estimate(
         sites=cost.sites,
         pairs=cost.pairs,
-        passes=len(passes.groups),
+        passes=passes.forwards,
         mode=passes.mode,
+        why=passes.why,
+        groups=len(passes.groups),
+        working_bytes=None if carry is not None and carry.bytes is None else passes.disk,
         disk_bytes=cost.disk_bytes,
         memory_bytes=passes.bytes,
         batch_bytes=widths * batch_rows * bytes_each,

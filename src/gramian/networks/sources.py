@@ -57,9 +57,13 @@ class Source:
 
         return self._load(AutoTokenizer.from_pretrained)
 
-    def load_model(self, config: Any, dtype: torch.dtype, device: str) -> nn.Module:
+    def load_model(
+        self, config: Any, dtype: torch.dtype, device: str, device_map: Any = None
+    ) -> nn.Module:
         """Read the weights (safetensors or GGUF, never a pickle)."""
         extra: dict[str, Any] = {} if self.gguf else {"use_safetensors": True}
+        if device_map is not None:
+            extra["device_map"] = device_map
         # The GGUF reader draws a progress bar of its own, which cannot be turned off.
         with redirect_stderr(io.StringIO()) if self.gguf else nullcontext():
             if splits_of(config):
@@ -69,7 +73,7 @@ class Source:
                 model = self._load(opener(config).from_pretrained, dtype=dtype, **extra)
         if self.gguf:
             _mark_dequantized(model)
-        return model.to(device)  # type: ignore[no-any-return]
+        return model if device_map is not None else model.to(device)  # type: ignore[no-any-return]
 
     def _load(self, loader: Any, **extra: Any) -> Any:
         from transformers.utils import logging as transformers_logging

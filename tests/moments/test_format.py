@@ -149,10 +149,10 @@ def test_not_a_moments_folder(tmp_path: Path) -> None:
 
 def test_another_version(folder: Path) -> None:
     rewrite(folder, lambda index: index.update(format=7))
-    with pytest.raises(GramianError, match="format 7, this gramian reads 1 and 2; upgrade"):
+    with pytest.raises(GramianError, match="format 7, this gramian reads 1, 2 and 3; upgrade"):
         MomentSet.open(folder)
     rewrite(folder, lambda index: index.update(format=0))
-    with pytest.raises(GramianError, match="reads 1 and 2; collect it again"):
+    with pytest.raises(GramianError, match="reads 1, 2 and 3; collect it again"):
         MomentSet.open(folder)
 
 
@@ -163,7 +163,7 @@ def test_only_a_set_of_two_networks_is_of_format_2(folder: Path, tmp_path: Path)
     assert MomentSet.open(joint).recipe.partner == PARTNER
     for path, number in ((joint, 1), (folder, 2)):
         rewrite(path, lambda index, number=number: index.update(format=number))
-        with pytest.raises(GramianError, match=f"format {number}, but its recipe"):
+        with pytest.raises(GramianError, match=f"format {number}, but what it states"):
             MomentSet.open(path)
 
 

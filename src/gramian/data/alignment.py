@@ -12,7 +12,7 @@ from torch import Tensor
 from gramian.data.batch import Batch, Token, Total
 from gramian.data.chat import render
 from gramian.data.document import Document
-from gramian.data.packing import Packing, first_token
+from gramian.data.packing import Packing, check_dealt, first_token, in_batches
 from gramian.errors import GramianError
 
 
@@ -123,31 +123,30 @@ class AlignedPacking:
         ------
         GramianError : a fold without a paired row.
         """
-        number = 0
+        number = own = 0
+        shard = self.packing.shard
         self._totals = {}
         for fold in self.packing.folds:
             tokens, digests, rows = 0, set[str](), 0
-            pending: list[_Window] = []
-            for window in self._windows(fold):
-                tokens += len(window.a)
-                digests.update(token.digest for token in window.a)
-                rows += 1 if self.whole else len(window.ends)
-                pending.append(window)
-                if len(pending) == self.packing.windows:
-                    if number >= start:
-                        yield self._batch(fold, pending)
-                    number, pending = number + 1, []
-            if pending:
-                if number >= start:
-                    yield self._batch(fold, pending)
+            for windows in in_batches(self._windows(fold), self.packing.windows):
+                rows += sum(1 if self.whole else len(window.ends) for window in windows)
                 number += 1
+                if shard is not None and not shard.has(number - 1):
+                    continue
+                tokens += sum(len(window.a) for window in windows)
+                digests.update(token.digest for window in windows for token in window.a)
+                own += 1
+                if own > start:
+                    yield self._batch(fold, windows)
             if rows == 0:
                 raise GramianError(
                     f"{self.packing.docs.name}: no row of the fold {fold!r} aligns between the two "
                     "tokenizers; give more or longer documents"
                 )
             digests.discard("")
-            self._totals[fold] = Total(tokens, len(digests), tuple(sorted(digests)))
+            if tokens:
+                self._totals[fold] = Total(tokens, len(digests), tuple(sorted(digests)))
+        check_dealt(self.packing, own, number)
 
     def _windows(self, fold: str) -> Iterator[_Window]:
         targets = self.packing.targets

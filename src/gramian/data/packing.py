@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
@@ -14,9 +15,10 @@ from gramian.data.chat import ChatTemplate, render, template_digest
 from gramian.data.document import Document, Place
 from gramian.data.documents import Documents
 from gramian.errors import GramianError
-from gramian.moments import FOLDS, Shares, fold_of
+from gramian.moments import FOLDS, HeldShards, Shard, Shares, fold_of
 
 _Entry = tuple[bytes, Place]  # sort key, where to read the document again
+_Window = TypeVar("_Window")
 
 
 class Packing:
@@ -41,6 +43,8 @@ class Packing:
     fold : put every document into this fold, for text that is only to be judged on.
     chat_template : ``"auto"`` to use the tokenizer's template, if it has one.
     thinking : ``enable_thinking`` for the template.
+    shard : give only every n-th batch, for one of n machines that read the same documents;
+        ``tokens`` are those of all shards together. A shard may lack a fold of few batches.
 
     Attributes
     ----------
@@ -69,6 +73,7 @@ class Packing:
         fold: str | None = None,
         chat_template: ChatTemplate = "off",
         thinking: bool | None = None,
+        shard: Shard | None = None,
     ) -> None:
         if length < 2:
             raise GramianError(f"length is {length}, expected at least 2 positions per window")
@@ -80,6 +85,7 @@ class Packing:
         self.windows = max(1, rows // length)
         self.tokens = tokens
         self.seed = seed
+        self.shard = shard
         self.shares = shares if shares is not None else Shares()
         if fold is not None and fold not in FOLDS:
             raise GramianError(f"fold is {fold!r}, expected one of {', '.join(FOLDS)}")
@@ -95,6 +101,7 @@ class Packing:
         self.targets = None if tokens is None else self._split(tokens)
         self._entries = self._order()
         self._totals: dict[str, Total] | None = None
+        self._packed: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()
@@ -102,34 +109,35 @@ class Packing:
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """Batches from number ``start`` on: exactly the tail of a complete iteration."""
         totals: dict[str, Total] = {}
+        packed: dict[str, int] = {}
         padding = int(self.tokenizer.pad_token_id or 0)
-        number = 0
+        number = own = 0
         for fold in self.folds:
-            tokens, digests, pending = 0, set[str](), list[list[Token]]()
-            for window in self._windows(fold):
-                tokens += len(window)
-                digests.update(token.digest for token in window)
-                pending.append(window)
-                if len(pending) == self.windows:
-                    if number >= start:
-                        yield Batch.of(fold, pending, self.length, padding)
-                    number, pending = number + 1, []
-            if pending:
-                if number >= start:
-                    yield Batch.of(fold, pending, self.length, padding)
+            tokens, digests, packed[fold] = 0, set[str](), 0
+            for windows in in_batches(self._windows(fold), self.windows):
+                packed[fold] += sum(map(len, windows))
                 number += 1
-            if tokens == 0:
+                if self.shard is not None and not self.shard.has(number - 1):
+                    continue
+                tokens += sum(map(len, windows))
+                digests.update(token.digest for window in windows for token in window)
+                own += 1
+                if own > start:
+                    yield Batch.of(fold, windows, self.length, padding)
+            if packed[fold] == 0:
                 raise GramianError(
                     f"{self.docs.name}: the fold {fold!r} has {len(self._entries[fold])} "
                     "documents, but together they make no window of at least two tokens; "
                     "give longer documents"
                 )
             digests.discard("")
-            totals[fold] = Total(tokens, len(digests), tuple(sorted(digests)))
-        self._totals = totals
+            if tokens:
+                totals[fold] = Total(tokens, len(digests), tuple(sorted(digests)))
+        check_dealt(self, own, number)
+        self._totals, self._packed = totals, packed
 
     def totals(self) -> dict[str, Total]:
-        """What each fold held.
+        """What each fold held; of a shard, those folds that it has a batch of.
 
         Raises
         ------
@@ -145,11 +153,32 @@ class Packing:
     def shortfall(self) -> dict[str, int]:
         """Tokens that were asked for and that the data did not have, per fold that lacks any.
 
-        A single token that was dropped is not counted. Known after a complete iteration.
+        A single token that was dropped is not counted, and of a shard this is the shortfall of
+        all shards together. Known after a complete iteration.
         """
-        totals = self.totals()
-        lacking = {f: n - totals[f].tokens for f, n in (self.targets or {}).items()}
+        self.totals()
+        lacking = {f: n - self._packed[f] for f, n in (self.targets or {}).items()}
         return {fold: missing for fold, missing in lacking.items() if missing > 1}
+
+    @property
+    def held(self) -> HeldShards | None:
+        """Which shards of which collection the batches are; None for all of it."""
+        if self.shard is None or self.shard.count == 1:
+            return None
+        return HeldShards(self.run, self.shard.count, (self.shard.number,))
+
+    @property
+    def run(self) -> str:
+        """SHA-256 of all documents and of how they are cut into batches: the same for every
+        shard of a collection, and whatever the order of the documents."""
+        digest = hashlib.sha256()
+        how = (self.length, self.windows, self.targets, self.folds, self.template, self.bos)
+        digest.update(repr(how).encode())
+        for fold in self.folds:
+            digest.update(f"{fold}:{len(self._entries[fold])}:".encode())
+            for key, _ in self._entries[fold]:
+                digest.update(key)
+        return digest.hexdigest()
 
     def _split(self, tokens: int) -> dict[str, int]:
         if len(self.folds) == 1:
@@ -228,6 +257,22 @@ class Packing:
         starts = (s for s, _ in encoded["offset_mapping"]) if character else range(len(ids))
         for token, start in zip(ids, starts, strict=True):
             yield Token(token, document.digest, start)
+
+
+def in_batches(windows: Iterator[_Window], size: int) -> Iterator[list[_Window]]:
+    """``size`` windows at a time; the last batch may have fewer."""
+    while batch := list(islice(windows, size)):
+        yield batch
+
+
+def check_dealt(packing: Packing, own: int, every: int) -> None:
+    """Refuse a shard that got none of all the batches."""
+    if own == 0:
+        raise GramianError(
+            f"shard {packing.shard} gets no batch: {packing.docs.name} makes only {every} of "
+            f"{packing.windows} windows; deal out at most {every} shards, or make batches smaller "
+            "(batch_rows)"
+        )
 
 
 def first_token(tokenizer: Any) -> int | None:

@@ -1,12 +1,8 @@
 """What data leaves behind: counts, means and scatters that add, and the folder they live in."""
 
 from gramian.moments.accumulator import Accumulator, Pair
-from gramian.moments.coordinated import (
-    CoordinatedSketch,
-    cross_estimate,
-    paired_rows,
-    sketch_size,
-)
+from gramian.moments.coordinated import CoordinatedSketch
+from gramian.moments.crossing import cross_estimate, paired_rows, sketch_size
 from gramian.moments.folds import FOLDS, Shares, fold_of
 from gramian.moments.joint import JointMoments
 from gramian.moments.masked import MaskedMoments
@@ -18,6 +14,7 @@ from gramian.moments.quartic import CrossQuartic, Quartic
 from gramian.moments.recipe import Partner, Recipe, RowRule
 from gramian.moments.reservoir import Reservoir
 from gramian.moments.robust import RobustPilot, robust_weights
+from gramian.moments.shards import HeldShards, Shard
 from gramian.moments.sinks import SinkRows
 from gramian.moments.sketched import SketchedMoments
 from gramian.moments.sketchfile import load_sketch, save_sketch
@@ -29,6 +26,7 @@ __all__ = [
     "Accumulator",
     "CoordinatedSketch",
     "CrossQuartic",
+    "HeldShards",
     "JointMoments",
     "MaskedMoments",
     "MomentSet",
@@ -43,6 +41,7 @@ __all__ = [
     "Reservoir",
     "RobustPilot",
     "RowRule",
+    "Shard",
     "Shares",
     "SinkRows",
     "SketchedMoments",

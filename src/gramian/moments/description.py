@@ -41,6 +41,7 @@ def description(index: Index, parts: Parts) -> dict[str, object]:
         "recipe": index.recipe.to_json(),
         "counts": {fold: dict(index.counts[fold]) for fold in index.folds},
         "documents": {"count": count, "digest": digest},
+        "shards": None if index.shards is None else index.shards.to_json(),
         "sites": [site(part) for part in index.parts if part.kind == "site"],
         "pairs": [pair(part) for part in index.parts if part.kind == "pair"],
         "reservoirs": [reservoir(part) for part in index.parts if part.kind == "reservoir"],

@@ -1,7 +1,7 @@
 """The index of a moments folder: what is in it, and the rules by which it is read.
 
 docs/format.md states the same rules in words. A change of either raises the last of
-:data:`VERSIONS`; a set is written in the first version that can state its recipe.
+:data:`VERSIONS`; a set is written in the first version that can state it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from gramian.moments.fields import Fields, parse_json
 from gramian.moments.folds import FOLDS
 from gramian.moments.part import Part
 from gramian.moments.recipe import Recipe
+from gramian.moments.shards import HeldShards
 from gramian.moments.tensorfile import json_bytes, write_bytes
 
 MAGIC = "gramian-moments"
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 INDEX = "index.json"
 CHECKSUM = "index.json.sha256"
 INDEX_LIMIT = 1 << 28
@@ -43,24 +44,33 @@ class Index:
     """How many, and a digest over all of them whatever their order."""
     parts: tuple[Part, ...]
     gramian: str = ""
+    shards: HeldShards | None = None
+    """Which shards of one collection these are; None for a set that is whole."""
 
     @property
     def folds(self) -> tuple[str, ...]:
         """The folds that hold anything, in the order train, select, report."""
         return tuple(fold for fold in FOLDS if fold in self.counts)
 
+    @property
+    def format(self) -> int:
+        """The least version of the folder format that can state this index."""
+        return self.recipe.format if self.shards is None else 3
+
     def to_bytes(self) -> bytes:
         """The file index.json."""
+        dealt = {} if self.shards is None else {"shards": self.shards.to_json()}
         return json_bytes(
             {
                 "magic": MAGIC,
-                "format": self.recipe.format,
+                "format": self.format,
                 "gramian": self.gramian or gramian_version(),
                 "storage": self.storage,
                 "recipe": self.recipe.to_json(),
                 "folds": list(self.folds),
                 "counts": {fold: dict(self.counts[fold]) for fold in self.folds},
                 "documents": {"count": self.documents[0], "digest": self.documents[1]},
+                **dealt,
                 "parts": [part.to_json() for part in self.parts],
             }
         )
@@ -80,7 +90,7 @@ class Index:
             advice = "upgrade gramian" if number > VERSIONS[-1] else "collect it again"
             raise GramianError(
                 f"{where}: written by format {number}, this gramian reads "
-                f"{' and '.join(map(str, VERSIONS))}; {advice}"
+                f"{', '.join(map(str, VERSIONS[:-1]))} and {VERSIONS[-1]}; {advice}"
             )
         by_fold, counts = top.fields("counts"), {}
         folds = top.texts("folds")
@@ -102,13 +112,15 @@ class Index:
                 for i, value in enumerate(top.items("parts"))
             ),
             gramian=top.text("gramian"),
+            shards=HeldShards.read(top.fields("shards")) if "shards" in top else None,
         )
         documents.close()
         top.close()
-        if index.recipe.format != number:
+        if index.format != number:
             raise GramianError(
-                f"{where}: written by format {number}, but its recipe is one of format "
-                f"{index.recipe.format} ('partner' is what format 2 adds to it)"
+                f"{where}: written by format {number}, but what it states is of format "
+                f"{index.format} ('partner' of the recipe is what format 2 adds, 'shards' what "
+                "format 3 does)"
             )
         index.check(where)
         return index

@@ -20,6 +20,7 @@ from gramian.moments.moments import Moments
 from gramian.moments.momentset import MomentSet
 from gramian.moments.part import Part
 from gramian.moments.reservoir import Reservoir
+from gramian.moments.shards import united
 from gramian.moments.writer import MomentSetWriter
 
 THIN_LIMIT = 512
@@ -38,6 +39,9 @@ def add_moments(
     """The sum of moments sets, written part by part; no more than two parts are in memory.
 
     The order of the sets, and how they are grouped, changes the sums only by float64 rounding.
+    Shards of one collection may share documents, whose rows are dealt out among them; the sum of
+    all of them is the set that one machine would have collected. A sum that lacks some is written
+    too: its ``shards`` say which.
 
     Args:
         paths: folders, or open sets.
@@ -47,7 +51,8 @@ def add_moments(
 
     Raises:
         GramianError: no set, recipes that differ (the fields and both values are named), sites
-            or pairs that not all of them have, documents in more than one, or a damaged file.
+            or pairs that not all of them have, documents in more than one, a shard given twice or
+            together with another collection's, or a damaged file.
     """
     sets = [given if isinstance(given, MomentSet) else MomentSet.open(given) for given in paths]
     if not sets:
@@ -55,9 +60,11 @@ def add_moments(
     names = [f"set {i}" if s.path is None else str(s.path) for i, s in enumerate(sets)]
     for other, name in zip(sets[1:], names[1:], strict=True):
         _check_same(sets[0], other, names[0], name)
+    held = united([(name, s.shards) for s, name in zip(sets, names, strict=True)])
+    dealt = sets[0].shards is not None
     documents = {fold: union(s.document_digests(fold) for s in sets) for fold in FOLDS}
     shared = sum(times for _, times in documents.values())
-    if not allow_overlap:
+    if not allow_overlap and not dealt:
         _check_apart(sets, names, shared)
     exact = any(s.index.storage == "float64" for s in sets)
     storage = "float64" if exact else "float32"
@@ -81,7 +88,7 @@ def add_moments(
             fold: [raw.tobytes().hex() for raw in once.reshape(-1, 1)]
             for fold, (once, _) in documents.items()
         }
-        return writer.finish(documents=hexadecimal, counts=counts)
+        return writer.finish(documents=hexadecimal, counts=counts, shards=held)
 
 
 def _check_same(first: MomentSet, other: MomentSet, first_name: str, name: str) -> None:

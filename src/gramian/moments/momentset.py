@@ -20,6 +20,7 @@ from gramian.moments.lookup import Folds, Lookup, folds_of
 from gramian.moments.moments import Moments
 from gramian.moments.parts import FolderParts, Parts
 from gramian.moments.recipe import Recipe
+from gramian.moments.shards import HeldShards
 
 _Sum = TypeVar("_Sum", Moments, JointMoments)
 
@@ -92,6 +93,11 @@ class MomentSet:
     def documents(self) -> DocumentSummary:
         """How many documents, and a digest over all of them."""
         return DocumentSummary(*self._index.documents)
+
+    @property
+    def shards(self) -> HeldShards | None:
+        """Which shards of one collection are there; None for a set that is whole."""
+        return self._index.shards
 
     @property
     def folds(self) -> tuple[str, ...]:

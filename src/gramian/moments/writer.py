@@ -21,6 +21,7 @@ from gramian.moments.momentset import MomentSet
 from gramian.moments.part import Part, check_layout
 from gramian.moments.recipe import Recipe
 from gramian.moments.reservoir import Reservoir
+from gramian.moments.shards import HeldShards
 from gramian.moments.stores import FolderStore, MemoryStore, Store
 from gramian.moments.tensorfile import TensorSpec
 from gramian.moments.tiles import is_finite
@@ -217,6 +218,7 @@ class MomentSetWriter:
         self,
         documents: Mapping[str, Iterable[str]] | None = None,
         counts: Mapping[str, Mapping[str, int]] | None = None,
+        shards: HeldShards | None = None,
     ) -> MomentSet:
         """Complete the set: write the index, and give the folder its name.
 
@@ -224,6 +226,7 @@ class MomentSetWriter:
             documents: fold -> digests (hexadecimal SHA-256) of the documents that were counted.
             counts: fold -> ``tokens``, ``rows`` and ``sinks``; what is left out is taken from
                 the largest site.
+            shards: which shards of one collection these are; None for a set that is whole.
 
         Raises:
             GramianError: a pair without its source, sites of unlike dimensions, or a target
@@ -242,6 +245,7 @@ class MomentSetWriter:
             documents=summary(union(digests.values())[0]),
             parts=tuple(sorted(self._parts.values(), key=lambda part: part.sort_key)),
             gramian=gramian_version(),
+            shards=shards,
         )
         index.check("the set to be written")
         try:

@@ -111,7 +111,9 @@ def collect(
         for fold, total in totals.items()
     }
     return writer.finish(
-        documents={fold: total.digests for fold, total in totals.items()}, counts=counts
+        documents={fold: total.digests for fold, total in totals.items()},
+        counts=counts,
+        shards=packing.held,
     )
 
 
@@ -159,6 +161,7 @@ def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> P
         shares=settings.shares,
         chat_template=settings.chat_template,
         thinking=settings.thinking,
+        shard=settings.shard,
     )
 
 
@@ -180,7 +183,9 @@ def _passes(
     if resumed:
         mode = cast(Mode, before["mode"])
         arguments["carry"] = before["carry"]
-    passes = plan_passes(checkpoint, needs, memory, mode=mode, tokens=settings.tokens, **arguments)
+    passes = plan_passes(
+        checkpoint, needs, memory, mode=mode, tokens=settings.own_tokens, **arguments
+    )
     if passes.carry is None:
         return passes, []
     slots = [Slot.of(batch) for batch in packing.batches()]

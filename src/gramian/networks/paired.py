@@ -106,6 +106,7 @@ def collect_pair(
             }
             for fold, total in totals.items()
         },
+        shards=packing.held,
     )
 
 
@@ -188,7 +189,7 @@ def _stream(
 ) -> dict[str, tuple[int, int]]:
     """All passes over the batches, taken up where the journal says; rows and sinks by fold."""
     counts, done = journal.counts, journal.tokens
-    total = None if settings.tokens is None else settings.tokens * len(passes)
+    total = None if settings.own_tokens is None else settings.own_tokens * len(passes)
     first = journal.pass_number
     for number in range(first, len(passes)):
         sums = PairedSums(networks, needs.widths, passes[number], recipe, settings)

@@ -133,6 +133,5 @@ class Run:
         self.journal.save(number, index, fold, self.done, self.counts, state)
 
     def _total(self) -> int | None:
-        if self.settings.tokens is None:
-            return None
-        return self.settings.tokens * (self.first + len(self.passes.groups))
+        tokens = self.settings.own_tokens
+        return None if tokens is None else tokens * (self.first + len(self.passes.groups))

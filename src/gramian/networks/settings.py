@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gramian.data.chat import ChatTemplate
 from gramian.errors import GramianError
-from gramian.moments import RowRule, Shares
+from gramian.moments import RowRule, Shard, Shares
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,16 @@ class Settings:
     """Raw rows kept per site and fold; 0 keeps none."""
     sink_rows: int = 512
     """Sink rows kept as they are before they become moments; 0 keeps no raw row of any kind."""
+
+    shard: Shard | None = None
+    """Which part of the collection this machine takes; ``tokens`` are those of all parts."""
+
+    @property
+    def own_tokens(self) -> int | None:
+        """About how many tokens this shard has, or the whole collection; None for all."""
+        if self.tokens is None or self.shard is None:
+            return self.tokens
+        return max(1, self.tokens // self.shard.count)
 
     def __post_init__(self) -> None:
         least = {"length": 2, "batch_rows": 1, "reservoir": 0, "sink_rows": 0}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         measures,
         moments,
         networks,
+        report,
         solvers,
     )
     from gramian.data import documents
@@ -86,6 +87,7 @@ _ROOMS = (
     "measures",
     "moments",
     "networks",
+    "report",
     "solvers",
 )
 
@@ -124,6 +126,7 @@ __all__ = [
     "moments",
     "networks",
     "open",
+    "report",
     "solvers",
 ]
 

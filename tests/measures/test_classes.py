@@ -150,18 +150,20 @@ def test_collapsed_classes_are_zero_on_every_measure() -> None:
     assert nc3(collapsed, -means) == pytest.approx(2, abs=1e-10)
 
 
-def test_simplex_distances_by_definition() -> None:
-    joint = JointMoments.from_labels(X, LABELS)
-    means = torch.stack([X[k == LABELS].mean(0) for k in range(K)])
+@pytest.mark.parametrize("labels", [LABELS, UNEVEN], ids=["balanced", "uneven"])
+def test_simplex_distances_by_definition(labels: Tensor) -> None:
+    joint = JointMoments.from_labels(X, labels)
+    k = len(labels.unique())
+    means = torch.stack([X[labels == i].mean(0) for i in range(k)])
     centred = means - means.mean(0)
-    weight = normal(K, 6, seed=6)
-    ideal = (torch.eye(K, dtype=torch.float64) - 1 / K) / math.sqrt(K - 1)
+    weight = normal(k, 6, seed=6)
+    ideal = (torch.eye(k, dtype=torch.float64) - 1 / k) / math.sqrt(k - 1)
     for product, found in (
         (centred @ centred.T, nc2(joint).distance),
-        (weight @ weight.T, nc2(joint, weight.float().double().numpy()).distance),
+        (weight @ weight.T, nc2(joint, weight.numpy()).distance),
         (weight @ centred.T, nc3(joint, weight)),
     ):
-        assert found == pytest.approx(float((product / product.norm() - ideal).norm()), rel=1e-6)
+        assert found == pytest.approx(float((product / product.norm() - ideal).norm()), rel=1e-9)
     lengths = centred.norm(dim=1).numpy()
     assert nc2(joint).equinorm == pytest.approx(lengths.std() / lengths.mean(), rel=1e-10)
 

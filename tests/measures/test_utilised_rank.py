@@ -70,6 +70,7 @@ def test_one_long_row_hides_the_others() -> None:
 def test_energy_rank_of_eigenvalues() -> None:
     assert energy_rank(torch.full((10,), 2.0), 0.5) == 5
     assert energy_rank(torch.full((10,), 0.1), 0.7) == 7
+    assert energy_rank(torch.ones(100), 0.07) == 7  # 0.07 * 100 is above 7 in floating point
     assert energy_rank(torch.tensor([0.0, 9.0, 1.0]), 0.9) == 1
     assert energy_rank(torch.tensor([0.0, 9.0, 1.0]), 0.901) == 2
     assert energy_rank(torch.tensor([1.0, 1e-30]), 1.0) == 1

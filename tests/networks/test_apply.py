@@ -34,12 +34,6 @@ def logits(checkpoint, ids=None):
         return checkpoint.model(tiny.ids() if ids is None else ids).logits
 
 
-def norms(checkpoint):
-    blueprint = checkpoint.blueprint
-    named = [f"{layer.index}.{n}" for layer in blueprint.layers for n in ("attn", "mlp")]
-    return [FoldNorm(name) for name in [*named, "final"]]
-
-
 def low_rank(width=32, rank=3):
     generator = torch.Generator().manual_seed(5)
     up = 0.3 * torch.randn(width, rank, generator=generator, dtype=torch.float64)
@@ -47,44 +41,7 @@ def low_rank(width=32, rank=3):
     return IdentityPlus(LowRank(up, down))
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_folding_every_norm_changes_nothing(checkpoint, family, tmp_path):
-    source = checkpoint(family)
-    before = {name: t.clone() for name, t in source.model.state_dict().items()}
-    certificate = apply(source, Plan.of(source, *norms(source)), tmp_path / "out")
-    written = open_checkpoint(tmp_path / "out")
-    torch.testing.assert_close(logits(written), logits(source), rtol=1e-4, atol=1e-4)
-    assert certificate.reference_error < 1e-5
-    # The gains are neutral now, and the source is what it was.
-    for layer in written.blueprint.layers:
-        for name in ("attn", "mlp"):
-            gain = written.model.get_parameter(layer.norms[name].weight)
-            assert (gain == (0 if layer.norms[name].kind == "rms1p" else 1)).all()
-    assert all(torch.equal(before[name], t) for name, t in source.model.state_dict().items())
-
-
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-@pytest.mark.parametrize("site", ["1.attn_out", "1.mlp_out"])
-def test_folding_a_map_equals_hooking_it(checkpoint, family, site, tmp_path):
-    source = checkpoint(family)
-    if family == "gemma3_text":
-        with pytest.raises(GramianError, match="output of a norm"):
-            Plan.of(source, FoldMap(site, low_rank()))
-        return
-    plan = Plan.of(source, FoldMap(site, low_rank()))
-    certificate = apply(source, plan, tmp_path / "out", probe=tiny.ids())
-    assert certificate.reference_error < 1e-5
-    written = open_checkpoint(tmp_path / "out")
-    weight = source.blueprint.writer(site)
-    old = source.model.get_parameter(weight.weight).double()
-    new = written.model.get_parameter(weight.weight).double()
-    dense = low_rank().to_dense()
-    expected = old @ dense.T if weight.layout == "in_out" else dense @ old
-    torch.testing.assert_close(new, expected, rtol=1e-5, atol=1e-6)
-    assert (logits(written) - logits(source)).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "qwen3_moe"])
 @pytest.mark.parametrize("gone", [(0,), (1,), (0, 2)])
 def test_dropping_layers_equals_skipping_them(checkpoint, family, gone, tmp_path):
     source = checkpoint(family)

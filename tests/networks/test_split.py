@@ -12,6 +12,7 @@ from gramian.errors import GramianError
 from gramian.maps import IdentityPlus, LowRank
 from gramian.networks import Arrange, FoldMap, FoldNorm, FoldReader, Plan, SplitLinear, apply
 from gramian.networks import open as open_checkpoint
+from gramian.networks.certificate import outputs_of
 from tests import tiny
 
 
@@ -34,8 +35,7 @@ def truncated(weight, rank):
 
 
 def logits(checkpoint):
-    with torch.no_grad():
-        return checkpoint.model(tiny.ids()).logits
+    return outputs_of(checkpoint.model, tiny.ids())
 
 
 def update(seed=0):
@@ -44,7 +44,7 @@ def update(seed=0):
     return IdentityPlus(LowRank(draw[0], draw[1].T))
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3_text", "mixtral", "falcon", "bert"])
 def test_two_factors_compute_their_product(checkpoint, family, tmp_path):
     source = checkpoint(family)
     layer = source.blueprint.layers[1]

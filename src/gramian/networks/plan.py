@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from gramian.errors import GramianError
 from gramian.maps.document import load_document, save_document, under
 from gramian.networks.checkpoint import Checkpoint
@@ -51,7 +53,8 @@ class Plan:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write to one safetensors file: moves as JSON in the header, maps as tensors."""
-        moves, tensors = [], {}
+        moves: list[dict[str, Any]] = []
+        tensors: dict[str, Tensor] = {}
         for i, move in enumerate(self.moves):
             described, own = encode(move)
             moves.append(described)

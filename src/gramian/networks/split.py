@@ -48,7 +48,8 @@ def filled(base: Any, config: Any, tensors: Mapping[str, Tensor], dtype: torch.d
     ------
     GramianError : a tensor is missing.
     """
-    whole, factors = dict(tensors), {}
+    whole: dict[str, Tensor] = dict(tensors)
+    factors: dict[str, Tensor] = {}
     splits = splits_of(config)
     with torch.device("meta"):
         empty = base(config) if splits else nn.Module()

@@ -9,13 +9,15 @@ from gramian.measures.bures import (
 )
 from gramian.measures.cca import Cca, cca, pwcca, regression_r2, svcca
 from gramian.measures.cka import cka, hsic
-from gramian.measures.classes import ClassScatter, Simplex, fisher_ratio, nc1, nc2, nc3, vci
+from gramian.measures.class_scatter import ClassScatter
+from gramian.measures.classes import fisher_ratio, vci
 from gramian.measures.coding_rate import RateReduction, coding_rate, rate_reduction
 from gramian.measures.cosine import CosineStability, average_cosine, cosine_stability, unit_rows
 from gramian.measures.effective_rank import effective_rank, participation_ratio, stable_rank
 from gramian.measures.jackknife import jackknife, jackknife_error
 from gramian.measures.linearity import adjusted, held_out_linearity, linearity
 from gramian.measures.magnitude import Magnitude, magnitude_weights
+from gramian.measures.neural_collapse import Simplex, nc1, nc2, nc3
 from gramian.measures.nuclear import matrix_entropy, matrix_nuclear_norm, nuclear_norm, rankme
 from gramian.measures.shape import match_permutation, procrustes_distance, shape_distance
 from gramian.measures.spread import (

@@ -110,6 +110,9 @@ def test_several_sets_have_sections_of_their_own(gramian, model, corpus, moments
         "inspect-2",
         "left-out",
     ]
+    titles = [section["title"] for section in anchors(tmp_path / "r").values()]
+    assert len(set(titles)) == len(titles)
+    assert titles[3].endswith("(b.moments)")
     why = {(item["section"], item["moments"]): item["why"] for item in done.json["left_out"]}
     assert "--for lens" in why["lens", str(other)]
     assert "<title>Two</title>" in (tmp_path / "r" / "index.html").read_text()

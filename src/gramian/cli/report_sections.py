@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gramian.errors import GramianError
 from gramian.moments import MomentSet
@@ -89,12 +90,20 @@ def assemble(
         for name, make in SECTIONS.items():
             made = make(source)
             if isinstance(made, Section):
-                sections.append(made)
+                sections.append(_titled(made, source))
             else:
                 left_out.append(LeftOut(name, source.path, made))
     if left_out:
         sections.append(_left_out(left_out))
     return Assembled(tuple(sections), tuple(left_out))
+
+
+def _titled(section: Section, source: Source) -> Section:
+    """With the name of its set, where there are several sets and it does not say."""
+    name = Path(source.path).name
+    if not source.suffix or name in section.title:
+        return section
+    return replace(section, title=f"{section.title} ({name})")
 
 
 def _collected(source: Source) -> Section:

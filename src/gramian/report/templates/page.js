@@ -17,7 +17,8 @@
   function coloured(trace, place, look, narrow) {
     const colour = look.series[place % look.series.length];
     if (trace.type === "heatmap") {
-      const along = { title: { ...trace.colorbar.title, side: "top" }, orientation: "h", y: 1.01, yanchor: "bottom", len: 0.9, thickness: 12 };
+      // Its title is an annotation of the layout: Plotly would set it across the bar here.
+      const along = { title: { text: "" }, orientation: "h", yref: "container", y: 1, yanchor: "top", ypad: 22, len: 0.9, thickness: 12 };
       const beside = { ...trace.colorbar, len: 1, thickness: 14 };
       return {
         ...trace,
@@ -40,11 +41,14 @@
     if (map) {
       const rows = spec.data[0].y.length, columns = spec.data[0].x.length;
       const room = width - (narrow ? 70 : 140);
-      height = Math.max(220, Math.min(room * rows / columns, 24 * rows, 640)) + (narrow ? 115 : 75);
+      height = Math.max(220, Math.min(room * rows / columns, 24 * rows, 640)) + (narrow ? 145 : 75);
     }
+    const title = map && narrow && {
+      annotations: [{ text: spec.data[0].colorbar.title.text, showarrow: false, xref: "paper", yref: "paper", x: 0.5, y: 1, yanchor: "bottom", yshift: 69 }],
+    };
     return {
-      ...spec.layout, xaxis: x, yaxis: y, width, height,
-      margin: { l: 50, r: 10, t: 10, b: 45 },
+      ...spec.layout, ...title, xaxis: x, yaxis: y, width, height,
+      margin: { l: 50, r: 10, t: map && narrow ? 88 : 10, b: 45 },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", xanchor: "left" },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: look.text, size: narrow ? 11 : 12, family: getComputedStyle(document.body).fontFamily },

@@ -280,5 +280,5 @@ def first_token(tokenizer: Any) -> int | None:
     ids = tokenizer("a")["input_ids"]
     first = tokenizer.bos_token_id
     if first is None:
-        first = tokenizer.cls_token_id
+        first = getattr(tokenizer, "cls_token_id", None)
     return int(first) if first is not None and ids and ids[0] == first else None

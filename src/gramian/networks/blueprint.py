@@ -172,7 +172,10 @@ class Blueprint:
         return (*before, f"{found.prefix}final")
 
     def norm(self, name: str) -> Norm:
-        """A norm by name: ``final``, or ``12.attn`` / ``12.mlp`` for the norm before a branch."""
+        """A norm by name: ``final``, or ``12.attn`` / ``12.mlp`` for the norm before a branch.
+
+        Branches that share a norm (Phi) both name it.
+        """
         known = {norm.name: norm for norm in self.stream_norms()}
         known |= {
             norm.name: norm
@@ -183,6 +186,12 @@ class Blueprint:
         found = known.get(name) or known.get(f"{self.main.prefix}{name}")
         if found is not None:
             return found
+        for part in (part for layer in self.layers for part in layer.readers):
+            if part.norm is not None and part.site in (
+                f"{name}_in",
+                f"{self.main.prefix}{name}_in",
+            ):
+                return part.norm
         kinds = sorted(
             {kind for layer in self.layers for kind in (*layer.norms, *layer.inner_norms)}
         )

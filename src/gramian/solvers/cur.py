@@ -147,7 +147,7 @@ def _best(a: Array, columns: Index, rows: Index) -> tuple[Array, LowRank]:
     core = np.zeros((len(columns), len(rows)))
     solved = scipy.linalg.solve_triangular(tc, middle)
     core[np.ix_(pc, pr)] = scipy.linalg.solve_triangular(tr, solved.T).T
-    return core, LowRank(torch.from_numpy(qc @ middle), torch.from_numpy(qr.T.copy()))
+    return core, LowRank(torch.from_numpy(qc.copy()), torch.from_numpy(middle @ qr.T))
 
 
 def _cross(a: Array, columns: Index, rows: Index) -> tuple[Array, LowRank]:

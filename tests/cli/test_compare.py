@@ -89,6 +89,7 @@ def test_two_networks(gramian, joint, model, second):
     assert inner["models"] == [str(second)] * 2
     some = gramian("compare", joint, "--sites", "a:final/b:final,b:0.resid_pre", "--json").json
     assert some["matrices"][0]["y"] == ["b:final", "b:0.resid_pre"]
+    assert "rows aligned by tokens" in gramian("info", joint).out
     info = gramian("info", joint, "--json").json
     assert info["recipe"]["partner"]["model"] == str(second)
     assert info["recipe"]["partner"]["align"] == "tokens"

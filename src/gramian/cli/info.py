@@ -29,8 +29,10 @@ def info(
         print_json(document)
         return
     recipe = found.recipe
+    second = recipe.partner
+    joint = "" if second is None else f" and {second.model}, rows aligned by {second.align}"
     console.print(
-        f"[bold]{moments}[/]: {recipe.model} (weights {recipe.weights[:12]}), windows of "
+        f"[bold]{moments}[/]: {recipe.model} (weights {recipe.weights[:12]}){joint}, windows of "
         f"{recipe.length}{' with BOS' if recipe.bos else ''}, template {recipe.template[:12]}, "
         f"products in {recipe.precision}; {found.nbytes / 1e6:,.1f} MB, every file verified",
         soft_wrap=True,

@@ -83,19 +83,21 @@ def _shaded(values: Sequence[float], steps: Sequence[float], cell: int, similari
 
 
 def _ruler(columns: int, cell: int) -> str:
-    """Column numbers, every fifth one, over the cells."""
+    """Column numbers, every fifth one that fits, over the cells."""
     line = ""
     for column in range(0, columns, 5):
-        line = line.ljust(column * cell) + str(column)
-    return line[: max(columns * cell, 1)]
+        if column * cell + len(str(column)) <= columns * cell:
+            line = line.ljust(column * cell) + str(column)
+    return line
 
 
 def _legend(matrix: Matrix, steps: Sequence[float]) -> str:
-    """What the shades stand for."""
+    """What the shades stand for, from close to far."""
     parts = []
-    for level, shade in enumerate(SHADES):
-        low, high = steps[level], steps[level + 1]
-        shown = shade if matrix.similarity else SHADES[len(SHADES) - 1 - level]
-        parts.append(f"{shown if shown.strip() else 'blank'} {low:.3g} to {high:.3g}")
+    for level in range(len(SHADES) - 1, 0, -1):
+        if matrix.similarity:
+            parts.append(f"{SHADES[level]} from {steps[level]:.3g}")
+        else:
+            parts.append(f"{SHADES[level]} to {steps[len(SHADES) - level]:.3g}")
     missing = f", {MISSING} no value" if bool(matrix.values.isnan().any()) else ""
-    return f"{', '.join(parts)}{missing}"
+    return f"{', '.join(parts)}, blank beyond{missing}"

@@ -267,6 +267,7 @@ def test_norms_name_parameters_and_readers(family):
 def test_branches_side_by_side_share_one_norm_or_have_their_own():
     shared = network("phi")[1].layers[0]
     assert list(shared.norms) == ["attn"]
+    assert network("phi")[1].norm("0.mlp") == network("phi")[1].norm("0.attn")
     assert len(shared.norms["attn"].readers) == 4
     assert {reader.norm for reader in shared.readers} == {shared.norms["attn"]}
     assert list(network("falcon_new")[1].layers[0].norms) == ["attn", "mlp"]

@@ -24,6 +24,7 @@ from gramian.networks.moves import (
 from gramian.networks.needs import Cost, Need, Needs, linears, rank
 from gramian.networks.paired import collect_pair
 from gramian.networks.plan import Plan
+from gramian.networks.ray_shards import collect_on_ray
 from gramian.networks.settings import Settings
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "apply",
     "capture",
     "collect",
+    "collect_on_ray",
     "collect_pair",
     "linears",
     "open",

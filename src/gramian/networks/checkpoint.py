@@ -16,6 +16,7 @@ from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint
 from gramian.networks.families import blueprint, family
 from gramian.networks.infer import infer
+from gramian.networks.offloaded import check_device_map, present
 from gramian.networks.opening import opener
 from gramian.networks.sources import Source, resolve
 
@@ -28,6 +29,7 @@ class Checkpoint:
     config: Any
     device: str
     dtype: torch.dtype
+    device_map: Any = None
 
     @property
     def name(self) -> str:
@@ -37,7 +39,7 @@ class Checkpoint:
     @cached_property
     def model(self) -> nn.Module:
         """The transformers model, in evaluation mode, on ``device`` in ``dtype``."""
-        model = self.source.load_model(self.config, self.dtype, self.device)
+        model = self.source.load_model(self.config, self.dtype, self.device, self.device_map)
         model.eval()
         for parameter in model.parameters():
             parameter.requires_grad_(False)
@@ -96,7 +98,10 @@ class Checkpoint:
     @cached_property
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of every tensor's name, dtype, shape and bytes."""
-        return {name: fingerprint(tensor) for name, tensor in state(self.model).items()}
+        return {
+            name: fingerprint(present(self.model, name, tensor))
+            for name, tensor in state(self.model).items()
+        }
 
     @cached_property
     def digest(self) -> str:
@@ -119,7 +124,11 @@ class Checkpoint:
 
 
 def open(
-    model: str | Path, *, device: str = "cpu", dtype: str | torch.dtype = "float32"
+    model: str | Path,
+    *,
+    device: str = "cpu",
+    dtype: str | torch.dtype = "float32",
+    device_map: Any = None,
 ) -> Checkpoint:
     """Open a model: a language model with its head, an encoder without one.
 
@@ -129,13 +138,17 @@ def open(
         Hugging Face id.
     device : where the weights go when they are read.
     dtype : ``float32``, ``bfloat16``, ``float16`` or ``float64``.
+    device_map : that of transformers (``"auto"``, or module path to device, ``"cpu"`` or
+        ``"disk"``), for a model larger than one device; needs accelerate.
 
     Raises
     ------
-    GramianError : nothing there, an unknown device or dtype.
+    GramianError : nothing there, an unknown device or dtype, no accelerate for ``device_map``.
     """
     source = resolve(str(model))
-    return Checkpoint(source, source.load_config(), _device(device), _dtype(dtype))
+    if device_map is not None:
+        check_device_map()
+    return Checkpoint(source, source.load_config(), _device(device), _dtype(dtype), device_map)
 
 
 def skeleton(config: Any) -> nn.Module:

@@ -55,8 +55,8 @@ UNCLAIMED = {
     "centre": "LayerNorm stands before all that reads",
 }
 FAMILIES = (*tiny.FAMILIES, *tiny.VARIANTS, *tiny.ENCODERS)
-ALIKE = {"mistral", "qwen2", "qwen3", "phi3", "gemma2", "roberta", "xlm-roberta", *tiny.VARIANTS}
-"""Of the same form as another one; run with ``-m slow``."""
+QUICK = {"llama", "mixtral", "gemma3_text", "gpt_oss", "gpt2", "falcon", "bert"}
+"""One of every form; all the others run with ``-m slow``."""
 
 
 def outputs(checkpoint):
@@ -118,7 +118,7 @@ def stream(checkpoint):
 
 each_family = pytest.mark.parametrize(
     "family",
-    [pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ()) for name in FAMILIES],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES],
 )
 
 

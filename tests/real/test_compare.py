@@ -37,19 +37,15 @@ def test_a_rotated_copy_of_minilm_is_the_same(minilm, docs):
         assert abs(gm.measures.cka(joint, debiased=debiased) - 1) < 1e-6
 
 
+@pytest.mark.slow
 def test_two_networks_of_other_tokenizers_in_one_pass(minilm, docs):
     """SmolLM2 and MiniLM over the same text, aligned by characters: alike where it is known."""
     base = gm.open("bundled:smollm2")
     sites = (["0.resid_pre", "15.resid_pre"], ["0.resid_pre", "3.resid_pre"])
     found = gm.collect_pair(base, minilm, docs, sites=sites, tokens=6000, length=256)
     assert found.recipe.partner.align == "characters"
-    total = sum(count["rows"] for count in found.counts.values())
-    assert total > 1500
+    assert sum(count["rows"] for count in found.counts.values()) > 1500
     matrix = gm.compare.compare(found, measures=["cka"]).matrix("cka")
     assert matrix.x == ("a:0.resid_pre", "a:15.resid_pre")
     # Token embeddings of two networks of one language are alike, and far from unrelated.
     assert matrix["a:0.resid_pre", "b:0.resid_pre"] > 0.2
-    shuffled = gm.collect_pair(
-        base, minilm, docs, sites=sites, tokens=6000, length=256, align="documents"
-    )
-    assert shuffled.recipe.partner.align == "documents"

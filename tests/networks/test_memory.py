@@ -247,3 +247,29 @@ def test_more_memory_never_costs_more_passes(checkpoint):
     plans = [plan_passes(opened, needs, b, mode="windows") for b in range(120_000, 900_000, 60_000)]
     for small, large in pairwise(plans):
         assert len(large.groups) <= len(small.groups)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["windows", "blockwise"])
+def test_modes_agree_on_an_accelerator(checkpoint, docs, mode):
+    opened = open_checkpoint(checkpoint().source.location, device="cuda")
+    needs = needs_of(opened)
+    settings = {**SETTINGS, "precision": "float64"}
+    whole = numbers(collect(opened, docs, needs, **settings))
+    found = numbers(collect(opened, docs, needs, mode=mode, memory=300_000, **settings))
+    on_cpu = numbers(collect(checkpoint(), docs, needs, **settings))
+    for name, value in whole.items():
+        scale = value.abs().max().clamp_min(1e-30)
+        assert float((value - found[name]).abs().max() / scale) < 1e-12, name
+        assert float((value - on_cpu[name]).abs().max() / scale) < 1e-3, name
+
+
+@pytest.mark.gpu
+def test_a_budget_in_float32_on_an_accelerator_is_kept(checkpoint, docs):
+    opened = open_checkpoint(checkpoint().source.location, device="cuda", dtype="bfloat16")
+    needs = lens_needs(opened)
+    whole = numbers(collect(opened, docs, needs, **SETTINGS))
+    found = numbers(collect(opened, docs, needs, mode="blockwise", **SETTINGS))
+    for name, value in whole.items():
+        scale = value.abs().max().clamp_min(1e-30)
+        assert float((value - found[name]).abs().max() / scale) < 1e-5, name

@@ -100,8 +100,8 @@ class FoldSums:
         try:
             self.kept.update(rows, weight=keep.double())
             if len(apart):
-                index = apart.to(self.checkpoint.device)
-                self.add_sinks({site: x[index].cpu() for site, x in rows.items()}, apart)
+                chosen = {site: x[apart.to(x.device)].cpu() for site, x in rows.items()}
+                self.add_sinks(chosen, apart)
         except NonFiniteRows as error:
             raise self._located(error, batch) from None
         self.rows += int(keep.sum())

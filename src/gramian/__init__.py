@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         SplitLinear,
         apply,
         collect,
+        collect_on_ray,
         collect_pair,
         open,
     )
@@ -73,6 +74,7 @@ _NAMES = {
     "SplitLinear": "gramian.networks",
     "apply": "gramian.networks",
     "collect": "gramian.networks",
+    "collect_on_ray": "gramian.networks",
     "collect_pair": "gramian.networks",
     "open": "gramian.networks",
     "methods": "gramian.registry",
@@ -113,6 +115,7 @@ __all__ = [
     "add_moments",
     "apply",
     "collect",
+    "collect_on_ray",
     "collect_pair",
     "compare",
     "data",

@@ -373,3 +373,55 @@ def test_interrupts_stop_between_batches_and_are_taken_up(
     assert len(batches) == 4 + resumed + (4 + resumed)
     for part in (tmp_path / "whole").iterdir():
         assert part.read_bytes() == (tmp_path / "m" / part.name).read_bytes()
+
+
+def test_shards_of_a_collection_add_up(gramian, model, corpus, moments, tmp_path):
+    command = ("collect", model, "--data", corpus / "a.jsonl", *SMALL)
+    parts = [tmp_path / f"{i}.moments" for i in (1, 2, 3)]
+    for i in (1, 3):
+        done = gramian(*command, "--shard", f"{i}/3", "-o", parts[i - 1])
+        assert done.code == 0, done.err
+        assert f"holds shard {i} of 3; missing: " in done.out
+    some = gramian("add", parts[0], parts[2], "-o", tmp_path / "some.moments")
+    assert some.code == 0, some.err
+    assert "holds shards 1, 3 of 3; missing: 2. Collect each with --shard 2/3" in some.out
+    assert "missing: 2" in gramian("info", tmp_path / "some.moments").out
+    twice = gramian("add", tmp_path / "some.moments", parts[0], "-o", tmp_path / "d.moments")
+    assert twice.code == 2
+    assert "shard 1/3 is in both" in twice.err
+    mixed = gramian("add", parts[0], moments, "-o", tmp_path / "d.moments")
+    assert mixed.code == 2
+    assert "missing there: shards 2, 3" in mixed.err
+    last = gramian(*command, "--shard", "2/3", "-o", parts[1], "--json").json
+    assert last["shards"] == {"run": last["shards"]["run"], "count": 3, "held": [2]}
+    whole = gramian("add", *parts, "-o", tmp_path / "whole.moments", "--json").json
+    assert (whole["tokens"], whole["missing"]) == (3000, [])
+    described = gramian("info", tmp_path / "whole.moments", "--json").json
+    expected = gramian("info", moments, "--json").json
+    assert described["shards"] is None
+    assert described["counts"] == expected["counts"]
+    assert described["documents"] == expected["documents"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (("--shard", "4/3"), "shard 4/3 does not exist"),
+        (("--shard", "first"), "expected i/n"),
+        (("--shard", "1/2", "--ray"), "contradict each other"),
+        (("--workers", 2), "--workers 2 is an option of --ray"),
+        (("--cpus", 2), "--cpus 2 is an option of --ray"),
+    ],
+)
+def test_what_is_no_way_to_deal_out(gramian, model, corpus, tmp_path, options, message):
+    data = ("--data", corpus / "a.jsonl", *SMALL)
+    done = gramian("collect", model, *data, "-o", tmp_path / "x", *options)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_two_networks_are_not_collected_on_ray(gramian, model, corpus, tmp_path):
+    data = ("--data", corpus / "a.jsonl", "--for", "compare")
+    done = gramian("collect", model, model, *data, "-o", tmp_path / "x", "--ray")
+    assert done.code == 2
+    assert "--shard i/n" in done.err

@@ -149,3 +149,24 @@ def test_what_a_worker_refuses_comes_back_with_its_shard(cluster, checkpoint, co
     (tmp_path / "m").mkdir()
     with pytest.raises(GramianError, match="exists; choose another name"):
         collect_on_ray(opened, documents(corpus), needs, **how)
+
+
+def test_the_command_line_collects_on_ray(
+    cluster, checkpoint, corpus, whole, tmp_path, monkeypatch
+):
+    import sys
+
+    from gramian.cli import main
+
+    out = tmp_path / "m.moments"
+    model = checkpoint().source.location
+    text = f"gramian collect {model} --data {corpus} --for compare --tokens 4k --length 32"
+    for command in (f"{text} --ray --workers 2 -o {out}", f"{text} -o {tmp_path / 'one'}"):
+        monkeypatch.setattr(sys, "argv", command.split())
+        with pytest.raises(SystemExit) as done:
+            main()
+        assert not done.value.code
+    a, b = MomentSet.open(out), MomentSet.open(tmp_path / "one")
+    assert (a.counts, a.documents, a.shards) == (b.counts, b.documents, None)
+    x, y = (s.moments("1.resid_post", sinks=True).scatter for s in (a, b))
+    assert float((x - y).abs().max() / x.abs().max()) < 1e-6

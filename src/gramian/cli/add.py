@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gramian.cli.machines import missing
 from gramian.cli.options import Force, Json, console, print_json
 from gramian.errors import GramianError
 
@@ -18,6 +19,8 @@ def add(
     json: Json = False,
 ) -> None:
     """Add moments of the same model over different documents; exact, in any order.
+
+    Shards of one collection (gramian collect --shard i/n) add up to that collection.
 
     Example:
 
@@ -36,7 +39,10 @@ def add(
                 "sites": len(total.sites),
                 "pairs": len(total.pairs),
                 "tokens": tokens,
+                "missing": [] if total.shards is None else list(total.shards.missing),
             }
         )
         return
     console.print(f"{out}: {tokens:,} tokens from {len(moments)} collections")
+    if total.shards is not None:
+        console.print(missing(total, out), soft_wrap=True, highlight=False)

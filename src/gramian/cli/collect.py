@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from gramian.cli.interrupt import stop_between_batches
+from gramian.cli.machines import Machines, missing
 from gramian.cli.options import (
     Device,
     Dtype,
@@ -24,20 +24,21 @@ from gramian.cli.options import (
     print_json,
     waiting,
 )
+from gramian.cli.purposes import fold_shares, joint_needs, needs_for
 from gramian.errors import GramianError
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes
 
 if TYPE_CHECKING:
-    from gramian.moments import Shares
-    from gramian.networks.paired_needs import PairedNeeds
     from gramian.networks.passes import Mode
 
 EXAMPLE = """
 Examples:
 
     gramian collect bundled:smollm2 --data bundled:pydocs --for lens --tokens 32k -o m.moments
+
+    gramian collect MODEL --data corpus/ --tokens 10M --shard 1/4 -o part1.moments
 
     gramian collect MODEL_A MODEL_B --data bundled:pydocs --for compare -o ab.moments
 """
@@ -76,6 +77,16 @@ def collect(
     inside: Annotated[
         bool, typer.Option("--inside", help="Of two networks, also the pairs within each.")
     ] = False,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: part i of n, for n machines; gramian add joins them.")
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or all CPUs here.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="With --ray: how many; by default as many as find room.")
+    ] = None,
+    cpus: Annotated[int | None, typer.Option(help="With --ray: CPUs of each worker, 1.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it costs.")] = False,
     device: Device = "cpu",
     dtype: Dtype = "float32",
@@ -87,13 +98,14 @@ def collect(
     from gramian.data import documents
     from gramian.moments import RowRule
     from gramian.networks import collect as collect_one
-    from gramian.networks import collect_pair
+    from gramian.networks import collect_on_ray, collect_pair
     from gramian.networks import open as open_checkpoint
     from gramian.networks.passes import plan_passes
     from gramian.networks.settings import Settings
     from gramian.networks.spool import free_bytes
 
     started = time.monotonic()
+    machines = Machines.of(shard, ray, workers, cpus, pair=other is not None)
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
     with waiting(f"opening {model}"):
         checkpoint.blueprint  # noqa: B018 - an unknown architecture is refused before all else
@@ -105,9 +117,16 @@ def collect(
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
     parts = fold_shares(shares)
-    Settings(tokens=wanted, length=length, batch_rows=batch_rows, reservoir=rows, shares=parts)
+    own = Settings(
+        tokens=wanted,
+        length=length,
+        batch_rows=batch_rows,
+        reservoir=rows,
+        shares=parts,
+        shard=machines.shard,
+    ).own_tokens
     if dry_run and second is not None and joint is not None:
-        cost = joint.cost(checkpoint, second, budget, wanted)
+        cost = joint.cost(checkpoint, second, budget, own)
         print_json(cost.to_json()) if json else console.print(str(cost), soft_wrap=True)
         return
     if dry_run:
@@ -117,10 +136,10 @@ def collect(
             needs,
             budget,
             mode=cast("Mode", mode),
-            tokens=wanted,
+            tokens=own,
             disk=free_bytes(place),
         )
-        _print_cost(checkpoint, needs, wanted, passes, batch_rows, json=json)
+        _print_cost(checkpoint, needs, own, passes, batch_rows, json=json)
         return
     if no_rows and rows:
         raise GramianError(f"--no-rows and --rows {rows} contradict each other; give one of them")
@@ -133,9 +152,19 @@ def collect(
         with waiting(f"reading the weights of {other}"):
             second.digest  # noqa: B018
     run = partial(collect_one, checkpoint, docs, needs, mode=cast("Mode", mode))
+    if machines.ray:
+        run = partial(
+            collect_on_ray,
+            checkpoint,
+            docs,
+            needs,
+            mode=cast("Mode", mode),
+            workers=workers,
+            cpus=1 if cpus is None else cpus,
+        )
     if second is not None:
         run = partial(collect_pair, checkpoint, second, docs, inside=inside, align=align)
-    with bar("collecting", wanted) as advance, stop_between_batches() as check:
+    with bar("collecting", own) as advance, stop_between_batches() as check:
 
         def progress(done: int, total: int | None) -> None:
             advance(done, total)
@@ -157,9 +186,11 @@ def collect(
             sink_rows=0 if no_rows else 512,
             chat_template=chat_template,
             thinking=thinking,
+            shard=machines.shard,
         )
     seconds = time.monotonic() - started
     total = sum(count["tokens"] for count in moments.counts.values())
+    held = {} if moments.shards is None else {"shards": moments.shards.to_json()}
     if json:
         print_json(
             {
@@ -168,6 +199,7 @@ def collect(
                 "pairs": len(moments.pairs),
                 "tokens": total,
                 "seconds": round(seconds, 3),
+                **held,
             }
         )
         return
@@ -175,74 +207,15 @@ def collect(
         f"{out}: {total:,} tokens, {len(moments.sites)} sites, {len(moments.pairs)} pairs, "
         f"{moments.nbytes / 1e6:,.0f} MB, {seconds:.0f} s"
     )
-    if wanted is not None and total < wanted:
+    if moments.shards is not None:
+        console.print(missing(moments, out), soft_wrap=True, highlight=False)
+    elif wanted is not None and total < wanted:
         errors.print(
             f"[yellow]note:[/] {data} has only {total:,} of the {wanted:,} tokens asked for"
         )
 
 
 collect.__doc__ = (collect.__doc__ or "") + EXAMPLE
-
-
-def fold_shares(text: str) -> Shares:
-    """Read ``0.8,0.1,0.1``.
-
-    Raises
-    ------
-    GramianError : not three positive numbers that sum to 1.
-    """
-    from gramian.moments import Shares
-
-    try:
-        train, select, report = (float(part) for part in text.split(","))
-    except ValueError:
-        raise GramianError(
-            f"--shares {text!r}: expected three numbers for train, select and report, such as "
-            "0.8,0.1,0.1"
-        ) from None
-    return Shares(train, select, report)
-
-
-def needs_for(checkpoint: Checkpoint, purpose: str) -> Needs:
-    """The needs of the jobs named in ``--for``.
-
-    Raises
-    ------
-    GramianError : an unknown job.
-    """
-    from gramian import compare, inspect, lens
-    from gramian.networks.needs import linears, rank
-
-    jobs: dict[str, Callable[[Checkpoint], Needs]] = {
-        "lens": lens.needs,
-        "inspect": inspect.needs,
-        "compare": compare.needs,
-        "linears": linears,
-        "rank": rank,
-    }
-    needs = Needs.of(())
-    for name in purpose.split(","):
-        if name.strip() not in jobs:
-            raise GramianError(f"--for {name.strip()!r}: expected one of {', '.join(jobs)}")
-        needs = needs + jobs[name.strip()](checkpoint)
-    return needs
-
-
-def joint_needs(a: Checkpoint, b: Checkpoint, purpose: str, *, inside: bool) -> PairedNeeds:
-    """The needs of a joint collection of two networks.
-
-    Raises
-    ------
-    GramianError : a job other than compare, the only one that reads two networks.
-    """
-    from gramian.networks.paired_needs import PairedNeeds
-
-    if [name.strip() for name in purpose.split(",")] != ["compare"]:
-        raise GramianError(
-            f"--for {purpose}: two networks are collected together for compare alone; give "
-            "--for compare, or one network"
-        )
-    return PairedNeeds.of(a, b, inside=inside)
 
 
 def _print_cost(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gramian.cli.machines import missing
 from gramian.cli.options import Json, console, print_json
 
 
@@ -37,6 +38,8 @@ def info(
         f"products in {recipe.precision}; {found.nbytes / 1e6:,.1f} MB, every file verified",
         soft_wrap=True,
     )
+    if found.shards is not None:
+        console.print(missing(found, moments), soft_wrap=True, highlight=False)
     counts = [{"fold": fold, **count} for fold, count in found.counts.items()]
     console.print(record_table("folds", counts, ["fold", "documents", "tokens", "rows", "sinks"]))
     console.print(f"{len(found.sites)} sites: {_abbreviated(list(found.sites))}", soft_wrap=True)

@@ -174,3 +174,21 @@ def test_single_jobs_write_pages_too(gramian, moments, tmp_path):
     again = gramian("inspect", moments, "--plot", page)
     assert again.code == 2
     assert "force=True (--force)" in again.err
+
+
+def test_two_networks_against_each_other(gramian, model, corpus, tmp_path):
+    other = tiny.save(tmp_path / "other", seed=5)
+    path = tmp_path / "ab.moments"
+    arguments = ("--data", corpus / "a.jsonl", *SMALL, "--for", "compare", "-o", path)
+    done = gramian("collect", model, other, *arguments)
+    assert done.code == 0, done.err
+    done = gramian("report", path, "--model", model, "-o", tmp_path / "r", "--json")
+    assert done.code == 0, done.err
+    assert [item["section"] for item in done.json["left_out"]] == ["lens"]
+    assert "of two" in done.json["left_out"][0]["why"]
+    found = anchors(tmp_path / "r")
+    figure = found["compare"]["figures"][0]
+    assert (figure["y_title"], figure["x_title"]) == (f"layer of {model}", f"layer of {other}")
+    assert [series["name"] for series in figure["series"]] == ["0", "1", "2", "final"]
+    names = {s["name"] for s in found["inspect"]["figures"][0]["series"]}
+    assert names == {"a: resid_pre", "b: resid_pre"}

@@ -216,3 +216,15 @@ def test_series_differ_for_every_eye(dark, kind):
     for i, one in enumerate(seen):
         for other in seen[:i]:
             assert np.linalg.norm(one - other) > 20, (one, other)
+
+
+def test_what_is_not_installed_is_named(sections, monkeypatch, tmp_path):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "plotly" else real(name)
+    )
+    with pytest.raises(GramianError, match=r"a page needs plotly: pip install 'gramian\[plot\]'"):
+        write_page(sections, tmp_path / "page.html", title="t")
+    assert not list(tmp_path.iterdir())

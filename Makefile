@@ -36,7 +36,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.torch
 
 # concept-erasure and llm-microscope are oracles; their own pins are older than ours.
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet $(PINS) -e '.[test,gguf,plot,data,accelerate,dev]'
+	$(PIP) install --quiet $(PINS) -e '.[test,gguf,plot,data,accelerate,ray,dev]'
 	$(PIP) install --quiet $(PINS) --no-deps concept-erasure llm-microscope
 	@touch $@
 

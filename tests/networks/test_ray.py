@@ -168,5 +168,5 @@ def test_the_command_line_collects_on_ray(
         assert not done.value.code
     a, b = MomentSet.open(out), MomentSet.open(tmp_path / "one")
     assert (a.counts, a.documents, a.shards) == (b.counts, b.documents, None)
-    x, y = (s.moments("1.resid_post", sinks=True).scatter for s in (a, b))
+    x, y = (s.moments("1.resid_pre", sinks=True).scatter for s in (a, b))
     assert float((x - y).abs().max() / x.abs().max()) < 1e-6

@@ -384,8 +384,8 @@ def test_shards_of_a_collection_add_up(gramian, model, corpus, moments, tmp_path
         assert f"holds shard {i} of 3; missing: " in done.out
     some = gramian("add", parts[0], parts[2], "-o", tmp_path / "some.moments")
     assert some.code == 0, some.err
-    assert "holds shards 1, 3 of 3; missing: 2. Collect each with --shard 2/3" in some.out
-    assert "missing: 2" in gramian("info", tmp_path / "some.moments").out
+    assert "holds shards 1, 3 of 3; missing: shard 2. Collect each with --shard 2/3" in some.out
+    assert "missing: shard 2." in gramian("info", tmp_path / "some.moments").out
     twice = gramian("add", tmp_path / "some.moments", parts[0], "-o", tmp_path / "d.moments")
     assert twice.code == 2
     assert "shard 1/3 is in both" in twice.err

@@ -16,7 +16,9 @@ from tests.moments.sets import RECIPE, make_data, rewrite, write_set
 RUN = "ab" * 32
 
 
-@pytest.mark.parametrize("text", ["", "2", "0/4", "5/4", "-1/4", "1/0", "a/b", "1/4/2", "1.0/4"])
+@pytest.mark.parametrize(
+    "text", ["", "2", "0/4", "5/4", "-1/4", "1/0", "a/b", "1/4/2", "1.0/4", "1/2000000"]
+)
 def test_a_shard_that_does_not_exist(text: str) -> None:
     with pytest.raises(GramianError, match="expected i/n with i from 1 to n"):
         Shard.parse(text)
@@ -105,6 +107,7 @@ def test_the_index_states_shards_in_format_3_only(tmp_path: Path) -> None:
         ({"format": 1}, "written by format 1, but what it states is of format 3"),
         ({"shards": {"run": RUN, "count": 3, "held": [3, 2]}}, "expected some but not all"),
         ({"shards": {"run": RUN, "count": 3, "held": ["2"]}}, "expected a list of sizes"),
+        ({"shards": {"run": RUN, "count": 2**50, "held": [2]}}, "at most 1,000,000 in all"),
         ({"shards": {"run": RUN, "count": 3}}, "'held' is missing"),
         ({"shards": {"run": RUN, "count": 3, "held": [2], "more": 1}}, "unknown key 'more'"),
     ):

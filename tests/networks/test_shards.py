@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
+import torch
 
 from gramian.data import Packing, documents
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, MomentSet, Shard, add_moments
 from gramian.networks import Need, Needs, collect, collect_pair
 from gramian.networks.collect import batches
+from gramian.networks.shard_folder import Shards
+from gramian.networks.shard_worker import ShardWorker, Task
 from tests import tiny
 
 SETTINGS = {"tokens": 3000, "length": 32, "batch_rows": 128, "precision": "float64"}
@@ -211,3 +216,73 @@ def test_without_ray_it_says_how_to_go_on(checkpoint, docs, tmp_path, monkeypatc
     needs = Needs.of([Need("1.resid_pre")])
     with pytest.raises(GramianError, match=r'pip install "gramian\[ray\]"'):
         ray_shards.collect_on_ray(checkpoint(), docs, needs, out=tmp_path / "m")
+
+
+def test_what_the_driver_refuses_before_ray_is_started(checkpoint, docs, tmp_path, monkeypatch):
+    import sys
+    from types import ModuleType
+
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    needs = Needs.of([Need("1.resid_pre")])
+    ray_shards = import_module("gramian.networks.ray_shards")
+    spread = replace(checkpoint(), device_map="auto")
+    with pytest.raises(GramianError, match="device_map spreads a model"):
+        ray_shards.collect_on_ray(spread, docs, needs, out=tmp_path / "m")
+    with pytest.raises(GramianError, match="no document falls into the fold"):
+        ray_shards.collect_on_ray(
+            checkpoint(), documents(["w1 w2"]), needs, out=tmp_path / "m", length=32
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_task_travels_and_finds_its_files_from_anywhere(checkpoint, tmp_path, monkeypatch):
+    """Paths are absolute, and nothing held open goes along."""
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pa.table({"text": tiny.texts(40)}), tmp_path / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+    docs = documents("a.parquet")
+    digests = [document.digest for document in docs]  # opens the file
+    rest = {"run": "", "needs": Needs.of([]), "how": {}, "settings": {"length": 32}}
+    opened = checkpoint()
+    task = Task.of(opened, docs, threads=torch.get_num_threads(), **rest)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = pickle.loads(pickle.dumps(task))
+    assert [document.digest for document in found.docs] == digests
+    assert found.checkpoint().digest == opened.digest
+    with pytest.raises(GramianError, match="not those of the machine that started"):
+        replace(found, weights="00").checkpoint()
+    changed = [*(document.text for document in docs), "w1 w2"]
+    with pytest.raises(GramianError, match="this worker reads other documents"):
+        ShardWorker().collect(replace(found, docs=documents(changed)), Shard(1, 2), "m", None)
+
+
+def test_a_working_folder_of_something_else(tmp_path):
+    shards = Shards(tmp_path / "m", 2)
+    shards.folder.mkdir()
+    (shards.folder / "notes.txt").write_text("mine")
+    for force in (False, True):
+        with pytest.raises(GramianError, match="holds no shards; choose another name"):
+            shards.prepare("job", force=force)
+    (shards.folder / "notes.txt").unlink()
+    shards.prepare("job", force=True)
+    shards.prepare("job", force=False)
+    with pytest.raises(GramianError, match="other data, settings or number of workers"):
+        shards.prepare("other", force=False)
+    shards.prepare("other", force=True)
+
+
+def test_a_finished_shard_of_another_collection(checkpoint, docs, tmp_path):
+    shards = Shards(tmp_path / "m", 2)
+    shards.prepare("job", force=False)
+    needs = Needs.of([Need("1.resid_pre", order="diagonal")])
+    made = collect(
+        checkpoint(), docs, needs, shard=Shard(1, 2), out=shards.path(Shard(1, 2)), **SETTINGS
+    )
+    assert shards.is_done(Shard(1, 2), made.shards.run)
+    assert not shards.is_done(Shard(2, 2), made.shards.run)
+    with pytest.raises(GramianError, match="delete it, and repeat"):
+        shards.is_done(Shard(1, 2), "another run")

@@ -49,11 +49,13 @@ class Machines:
 
 def missing(moments: MomentSet, path: Path) -> str | None:
     """What to do about shards that a set lacks; None when it is whole."""
+    from gramian.moments.shards import named
+
     held = moments.shards
     if held is None:
         return None
     number = held.missing[0]
     return (
-        f"{path} holds {held}; missing: {', '.join(map(str, held.missing))}. Collect each with "
+        f"{path} holds {held}; missing: {named(held.missing)}. Collect each with "
         f"--shard {number}/{held.count} and so on, and gramian add them all"
     )

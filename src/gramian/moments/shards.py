@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from gramian.errors import GramianError
 from gramian.moments.fields import Fields
 
+MOST = 10**6
+"""Shards of one collection; far more than there will be machines."""
 _SHARD = re.compile(r"([0-9]{1,7})/([0-9]{1,7})")
 
 
@@ -20,16 +22,17 @@ class Shard:
     number of them, to one, and together they have each exactly once.
 
     Raises:
-        GramianError: a number that is not from 1 to ``count``.
+        GramianError: a number that is not from 1 to ``count``, or a count above :data:`MOST`.
     """
 
     number: int
     count: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count:
+        if not 1 <= self.number <= self.count <= MOST:
             raise GramianError(
-                f"shard {self} does not exist; expected i/n with i from 1 to n, such as 2/4"
+                f"shard {self} does not exist; expected i/n with i from 1 to n, such as 2/4, and n "
+                f"of at most {MOST:,}"
             )
 
     def __str__(self) -> str:
@@ -57,7 +60,8 @@ class HeldShards:
     """Which shards of one collection are in a set that does not hold them all.
 
     Raises:
-        GramianError: no shard, all of them, one twice, or one that does not exist.
+        GramianError: no shard, all of them, one twice, one that does not exist, or a count
+            above :data:`MOST`.
     """
 
     run: str
@@ -70,10 +74,10 @@ class HeldShards:
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip(self.held, self.held[1:], strict=False))
         inside = self.held and self.held[0] >= 1 and self.held[-1] <= self.count
-        if not rising or not inside or len(self.held) == self.count:
+        if not rising or not inside or len(self.held) == self.count or self.count > MOST:
             raise GramianError(
                 f"shards held are {list(self.held)}, expected some but not all of 1 to "
-                f"{self.count}, rising"
+                f"{self.count}, rising, and at most {MOST:,} in all"
             )
 
     def __str__(self) -> str:

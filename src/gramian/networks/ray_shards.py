@@ -63,8 +63,8 @@ def collect_on_ray(
 
     Raises
     ------
-    GramianError : as of ``collect``; no Ray; a cluster without room for one
-        worker; other weights or documents on a worker; a worker lost for good (naming its shard
+    GramianError : as of ``collect``; no Ray; ``device_map``; a cluster without room
+        for one worker; other weights or documents on a worker; a worker lost for good (naming its shard
         and how to finish it by hand); a working folder of another collection.
     """
     ray = require_ray()
@@ -72,6 +72,11 @@ def collect_on_ray(
     if chosen.shard is not None:
         raise GramianError(
             f"shard {chosen.shard} was given, but on Ray all shards are collected; leave it out"
+        )
+    if checkpoint.device_map is not None:
+        raise GramianError(
+            "device_map spreads a model over the devices of one machine, which a Ray worker does "
+            "not own; open the model without it, or collect on every machine with shard="
         )
     for name, value, least in (
         ("workers", workers, 1),

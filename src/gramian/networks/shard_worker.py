@@ -49,7 +49,7 @@ class Task:
             source = replace(source, location=str(Path(source.location).absolute()))
         return cls(
             source=source,
-            device=checkpoint.device,
+            device=_own(checkpoint.device),
             dtype=checkpoint.dtype,
             device_map=checkpoint.device_map,
             weights=checkpoint.digest,
@@ -120,6 +120,11 @@ class ShardWorker:
         collect(
             checkpoint, task.docs, task.needs, out=out, progress=progress, **task.how, **settings
         )
+
+
+def _own(device: str) -> str:
+    """The device of a worker: Ray shows it its own GPU alone, which is then the first."""
+    return "cuda" if device.startswith("cuda") else device
 
 
 def _absolute(docs: Documents) -> Documents:

@@ -147,7 +147,7 @@ def test_nan_logits_name_the_window() -> None:
         ([], {}, r"ids has shape \(0,\)|has 0 tokens"),
         ([1], {}, "the text has 1 tokens, expected at least 2"),
         ([1, 2, 3], {"length": 1}, "length is 1, expected 2 or more"),
-        ([1, 2, 3], {"windows": 0}, "windows is 0, expected 1 or more, or None"),
+        ([1, 2, 3], {"windows": 0}, "windows is 0, expected 1 or more; leave it out for all"),
         ([1, 2, 3], {"batch": 0}, "batch is 0, expected 1 or more"),
         ([1, 97, 3], {}, "ids run from 1 to 97 and the model has a vocabulary of 97"),
         ([-1, 97, 3], {}, "ids run from -1 to 97"),

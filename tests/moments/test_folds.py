@@ -112,7 +112,7 @@ def test_difference_names_fields_and_both_values() -> None:
     assert "length: 128 against 256" in lines
     assert "rows.factor: 10.0 against 5.0" in lines
     assert "shares.train: 0.8 against 0.5" in lines
-    assert any(line.startswith("template: 'none' against 'efef") for line in lines)
+    assert any(line.startswith("template: 'none' against efefefefefef…") for line in lines)
     assert any("1 of 2 unequal, first 'head'" in line for line in lines)
 
 

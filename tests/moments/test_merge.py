@@ -83,9 +83,9 @@ def test_equals_an_accumulator_over_the_union(sets: list[Path]) -> None:
     ("change", "message"),
     [
         ({"model": "other"}, "model: 'bundled:small' against 'other'"),
-        ({"weights": "ef" * 32}, "weights: 'abab"),
-        ({"tokenizer": "ef" * 32}, "tokenizer: 'cdcd"),
-        ({"template": "ef" * 32}, "template: 'none' against 'efef"),
+        ({"weights": "ef" * 32}, "weights: abababababab…"),
+        ({"tokenizer": "ef" * 32}, "tokenizer: cdcdcdcdcdcd…"),
+        ({"template": "ef" * 32}, "template: 'none' against efefefefefef…"),
         ({"rows": RowRule(first=False)}, "rows.first: True against False"),
         ({"shares": Shares(0.5, 0.25, 0.25)}, "shares.train: 0.8 against 0.5"),
         ({"length": 64}, "length: 128 against 64"),

@@ -49,7 +49,7 @@ def cut(ids: Tensor | NDArray[Any], length: int, windows: int | None) -> Tensor:
     if length < 2:
         raise GramianError(f"length is {length}, expected 2 or more: the first token is not scored")
     if windows is not None and windows < 1:
-        raise GramianError(f"windows is {windows}, expected 1 or more, or None for all")
+        raise GramianError(f"windows is {windows}, expected 1 or more; leave it out for all")
     if len(tokens) < 2:
         raise GramianError(f"the text has {len(tokens)} tokens, expected at least 2")
     length = min(length, len(tokens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
@@ -225,8 +226,15 @@ def _difference(a: Recipe | Partner, b: Recipe | Partner, prefix: str = "") -> l
                 if mine[key] != theirs[key]
             )
         else:
-            lines.append(f"{prefix}{name}: {mine!r} against {theirs!r}")
+            lines.append(f"{prefix}{name}: {_shown(mine)} against {_shown(theirs)}")
     return lines
+
+
+def _shown(value: object) -> str:
+    """A value for a message; of a digest only its first digits."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{40,}", value):
+        return f"{value[:12]}…"
+    return repr(value)
 
 
 def _unequal(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
@@ -235,5 +243,5 @@ def _unequal(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
     first = unequal[0]
     return (
         f"{len(unequal)} of {len(names)} unequal, first {first!r}: "
-        f"{mine.get(first)!r} against {theirs.get(first)!r}"
+        f"{_shown(mine.get(first))} against {_shown(theirs.get(first))}"
     )

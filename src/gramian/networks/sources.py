@@ -122,6 +122,12 @@ def resolve(name: str) -> Source:
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise GramianError(f"the folder {name} has no config.json; expected a saved model")
+        pickles = [*path.glob("*.bin"), *path.glob("*.pt"), *path.glob("*.pth")]
+        if pickles and not any(path.glob("*.safetensors")):
+            raise GramianError(
+                f"the folder {name} keeps its weights as a pickle ({pickles[0].name}), which can "
+                "run code and is not read; save the model as safetensors"
+            )
         return Source(name, str(path.resolve()))
     if path.exists() or not _HUB_ID.fullmatch(name):
         raise GramianError(

@@ -13,7 +13,7 @@ import torch
 from gramian.data import Packing, documents
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, MomentSet, Shard, add_moments
-from gramian.networks import Need, Needs, collect, collect_pair
+from gramian.networks import Need, Needs, collect, collect_pair, ray_cluster
 from gramian.networks.collect import batches
 from gramian.networks.shard_folder import Shards
 from gramian.networks.shard_worker import ShardWorker, Task
@@ -232,7 +232,21 @@ def test_what_the_driver_refuses_before_ray_is_started(checkpoint, docs, tmp_pat
         ray_shards.collect_on_ray(
             checkpoint(), documents(["w1 w2"]), needs, out=tmp_path / "m", length=32
         )
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"):
+        with (
+            pytest.raises(GramianError, match=f"no Ray cluster at {address}: .*ray start"),
+            ray_cluster.cluster(Unconnected, address),
+        ):
+            pass
     assert not list(tmp_path.iterdir())
+
+
+class Unconnected:
+    """What is asked of Ray before a connection is tried."""
+
+    @staticmethod
+    def is_initialized() -> bool:
+        return False
 
 
 def test_a_task_travels_and_finds_its_files_from_anywhere(checkpoint, tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -38,21 +40,37 @@ def cluster(ray: Any, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    where = address or os.environ.get("RAY_ADDRESS") or "this machine"
+    _check_answers(where)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster made here reports to nobody
     try:
         ray.init(
             address=address, include_dashboard=False, log_to_driver=False, logging_level="error"
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        where = address or os.environ.get("RAY_ADDRESS") or "this machine"
-        raise GramianError(
-            f"no Ray cluster at {where}: {str(error).splitlines()[0]}; start one with 'ray start "
-            "--head', or leave the address out for one on this machine alone"
-        ) from error
+        raise _no_cluster(where, str(error).splitlines()[0]) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Refuse at once an address at which nothing listens; Ray would try for minutes."""
+    match = re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:([0-9]{1,5})", address)
+    if not match:
+        return
+    try:
+        socket.create_connection((match[1], int(match[2])), timeout=10.0).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, str(error)) from error
+
+
+def _no_cluster(where: str, reason: str) -> GramianError:
+    return GramianError(
+        f"no Ray cluster at {where}: {reason}; start one with 'ray start --head', or leave the "
+        "address (RAY_ADDRESS) out for one on this machine alone"
+    )
 
 
 def room_for(ray: Any, resources: Mapping[str, int]) -> int:

@@ -63,8 +63,8 @@ def collect_on_ray(
 
     Raises
     ------
-    GramianError : as of ``collect``; no Ray; ``device_map``; a cluster without room
-        for one worker; other weights or documents on a worker; a worker lost for good (naming its shard
+    GramianError : as of ``collect``; no Ray; ``device_map``; a cluster without room for one
+        worker; other weights or documents on a worker; a worker lost for good (naming its shard
         and how to finish it by hand); a working folder of another collection.
     """
     ray = require_ray()

@@ -83,11 +83,13 @@ def our_residual(base: Any, docs: Any, tokens: int) -> float:
 def peak_memory(tokens: int, purpose: str) -> dict[str, int]:
     """Peak resident bytes of a fresh process: the model after one batch, then the collection."""
     code = (
-        "import json, resource, torch, gramian as gm\n"
+        "import json, pathlib, torch, gramian as gm\n"
         "from gramian.networks.collect import batches\n"
         "from gramian.networks.needs import linears\n"
         "base = gm.open('bundled:smollm2'); docs = gm.documents(['word ' * 600] * 40)\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        # Not getrusage: its peak is inherited from the parent.
+        "status = pathlib.Path('/proc/self/status')\n"
+        "peak = lambda: int(status.read_text().split('VmHWM:')[1].split()[0]) * 1024\n"
         "base.digest\n"
         f"batch = next(iter(batches(base, gm.documents({texts(tokens)}), length=512)))\n"
         "with torch.no_grad(): base.model.base_model(input_ids=batch.ids, use_cache=False)\n"

@@ -312,6 +312,27 @@ def test_dry_runs_refuse_what_the_run_would(gramian, model):
         assert done.code == 2, wrong
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--mode", "fast"), "--mode fast: expected one of auto, stream"),
+        (("--storage", "int8"), "storage is 'int8', expected one of float64, float32"),
+        (("--memory", "lots"), "4GB"),
+        ((), "no place to write"),
+    ],
+)
+def test_options_are_refused_before_the_model_is_opened(gramian, options, message):
+    done = gramian("collect", "bundled:no-such-model", "--data", "a.txt", *options)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_place_that_holds_no_moments(gramian, tmp_path):
+    (tmp_path / "text.moments").write_text("no folder")
+    assert "is a file, not a moments folder" in gramian("info", tmp_path / "text.moments").err
+    assert "is not there" in gramian("info", tmp_path / "nowhere.moments").err
+
+
 def test_shares_of_the_folds(gramian, model, corpus, tmp_path):
     done = gramian(
         "collect",

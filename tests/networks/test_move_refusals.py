@@ -226,3 +226,8 @@ def test_hostile_moves_are_refused(change, message):
     described, tensors = encode(DropLayers((1,)))
     with pytest.raises(GramianError, match=message):
         decode({**described, **change}, tensors)
+
+
+def test_a_layer_is_dropped_once():
+    with pytest.raises(GramianError, match="a layer is named twice"):
+        DropLayers((1, 1))

@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 for command in (collect, lens, inspect, compare, add, info, evaluate, report, methods):
-    app.command()(command)
+    app.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -28,10 +28,7 @@ from gramian.cli.purposes import fold_shares, joint_needs, needs_for
 from gramian.errors import GramianError
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
-from gramian.networks.passes import Passes
-
-if TYPE_CHECKING:
-    from gramian.networks.passes import Mode
+from gramian.networks.passes import Mode, Passes
 
 EXAMPLE = """
 Examples:
@@ -70,7 +67,9 @@ def collect(
     ] = "0.8,0.1,0.1",
     text_field: Annotated[str, typer.Option(help="Field of a record with the text.")] = "text",
     chat_template: Annotated[str, typer.Option(help="off, or auto for the model's own.")] = "off",
-    thinking: Annotated[bool | None, typer.Option("--thinking/--no-thinking")] = None,
+    thinking: Annotated[
+        bool | None, typer.Option("--thinking/--no-thinking", help="For templates that can.")
+    ] = None,
     align: Annotated[
         str, typer.Option(help="Rows of two networks: auto, tokens, characters, documents.")
     ] = "auto",
@@ -106,6 +105,25 @@ def collect(
 
     started = time.monotonic()
     machines = Machines.of(shard, ray, workers, cpus, pair=other is not None)
+    budget = None if memory is None else amount(memory, "--memory")
+    wanted = None if tokens == "all" else amount(tokens, "--tokens")
+    parts = fold_shares(shares)
+    settings = Settings(
+        tokens=wanted,
+        length=length,
+        batch_rows=batch_rows,
+        reservoir=rows,
+        shares=parts,
+        storage=storage,
+        shard=machines.shard,
+    )
+    own = settings.own_tokens
+    if mode not in get_args(Mode):
+        raise GramianError(f"--mode {mode}: expected one of {', '.join(get_args(Mode))}")
+    if not dry_run:
+        _check_place(out, force)
+        if no_rows and rows:
+            raise GramianError(f"--no-rows and --rows {rows} contradict each other; give one")
     checkpoint = open_checkpoint(model, device=device, dtype=dtype)
     with waiting(f"opening {model}"):
         checkpoint.blueprint  # noqa: B018 - an unknown architecture is refused before all else
@@ -114,17 +132,6 @@ def collect(
     if second is not None and mode != "auto":
         raise GramianError(f"--mode {mode}: two networks are collected in passes; leave it out")
     needs = needs_for(checkpoint, purpose)
-    budget = None if memory is None else amount(memory, "--memory")
-    wanted = None if tokens == "all" else amount(tokens, "--tokens")
-    parts = fold_shares(shares)
-    own = Settings(
-        tokens=wanted,
-        length=length,
-        batch_rows=batch_rows,
-        reservoir=rows,
-        shares=parts,
-        shard=machines.shard,
-    ).own_tokens
     if dry_run and second is not None and joint is not None:
         cost = joint.cost(checkpoint, second, budget, own)
         print_json(cost.to_json()) if json else console.print(str(cost), soft_wrap=True)
@@ -135,30 +142,27 @@ def collect(
             checkpoint,
             needs,
             budget,
-            mode=cast("Mode", mode),
+            mode=cast(Mode, mode),
             tokens=own,
             disk=free_bytes(place),
         )
         _print_cost(checkpoint, needs, own, passes, batch_rows, json=json)
         return
-    if no_rows and rows:
-        raise GramianError(f"--no-rows and --rows {rows} contradict each other; give one of them")
-    if out is None:
-        raise GramianError("no place to write: give -o NAME.moments, or --dry-run for the cost")
+    assert out is not None
     docs = documents(data, text_field=text_field)
     with waiting(f"reading the weights of {model}"):
         checkpoint.digest  # noqa: B018
     if second is not None:
         with waiting(f"reading the weights of {other}"):
             second.digest  # noqa: B018
-    run = partial(collect_one, checkpoint, docs, needs, mode=cast("Mode", mode))
+    run = partial(collect_one, checkpoint, docs, needs, mode=cast(Mode, mode))
     if machines.ray:
         run = partial(
             collect_on_ray,
             checkpoint,
             docs,
             needs,
-            mode=cast("Mode", mode),
+            mode=cast(Mode, mode),
             workers=workers,
             cpus=1 if cpus is None else cpus,
         )
@@ -216,6 +220,16 @@ def collect(
 
 
 collect.__doc__ = (collect.__doc__ or "") + EXAMPLE
+
+
+def _check_place(out: Path | None, force: bool) -> None:
+    """Refuse before the model is read what would be refused after it."""
+    if out is None:
+        raise GramianError("no place to write: give -o NAME.moments, or --dry-run for the cost")
+    if out.exists() and not force:
+        raise GramianError(
+            f"{out} exists; choose another name, or force=True (--force) to replace it"
+        )
 
 
 def _print_cost(

@@ -46,7 +46,7 @@ def amount(text: str, what: str, *, base: int = 1000) -> int:
     """
     match = _AMOUNT.fullmatch(text.strip())
     if not match:
-        raise GramianError(f"{what} {text!r}: expected a number such as 32000, 32k or 1.5M")
+        raise GramianError(f"{what} {text!r}: expected a number such as 32000, 32k, 1.5M or 4GB")
     power = 0 if not match[2] else _SCALE[match[2].lower()]
     return int(float(match[1]) * base**power)
 

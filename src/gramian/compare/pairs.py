@@ -130,7 +130,7 @@ def comparable(moments: MomentSet, prefix: str = "") -> tuple[str, ...]:
     if len(chosen) < 2:
         how = "--for compare --inside" if prefix else "--for compare"
         raise GramianError(
-            f"no two sites of {moments!r} were collected together in full, so there is nothing "
-            f"to compare; collect with {how}"
+            f"no two sites of {moments.path or 'these moments'} were collected together in full, "
+            f"so there is nothing to compare; collect with {how}"
         )
     return tuple(site for site in sites if site in chosen)

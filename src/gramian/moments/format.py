@@ -237,6 +237,11 @@ def read_index(folder: Path) -> Index:
         GramianError: no moments folder, a changed index, or one out of the rules.
     """
     path, checksum = folder / INDEX, folder / CHECKSUM
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "not there"
+        raise GramianError(
+            f"{folder} is {what}, not a moments folder; expected the output of gramian collect"
+        )
     for file, limit in ((path, INDEX_LIMIT), (checksum, 1024)):
         if not file.is_file():
             raise GramianError(
@@ -251,5 +256,8 @@ def read_index(folder: Path) -> Index:
     if not re.fullmatch(r"[0-9a-f]{64}  index\.json\n", recorded):
         raise GramianError(f"{checksum}: expected one line '<sha256>  {INDEX}'")
     if recorded[:64] != hashlib.sha256(data).hexdigest():
-        raise GramianError(f"{path}: changed since it was written: its SHA-256 is not {checksum}'s")
+        raise GramianError(
+            f"{path}: changed since it was written: its SHA-256 is not {checksum}'s; restore the "
+            "file or collect again"
+        )
     return index

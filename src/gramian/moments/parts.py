@@ -79,13 +79,15 @@ class FolderParts:
             found = path.stat()
         except (OSError, RuntimeError) as error:
             raise GramianError(
-                f"{path}: cannot be read ({error}); the folder is incomplete"
+                f"{path}: cannot be read ({error}); the folder is incomplete, restore the file "
+                "or collect again"
             ) from error
         if not stat.S_ISREG(found.st_mode):
             raise GramianError(f"{path}: not a regular file")
         if found.st_size != part.bytes:
             raise GramianError(
-                f"{path}: truncated or changed: {found.st_size} bytes, the index says {part.bytes}"
+                f"{path}: truncated or changed: {found.st_size} bytes, the index says "
+                f"{part.bytes}; restore the file or collect again"
             )
         return path
 

@@ -189,5 +189,5 @@ class FoldSums:
         return GramianError(
             f"the activation at site {error.site} is not finite for {where} (position "
             f"{row % length} of its window, fold {batch.fold}); run the model in float32 or "
-            "bfloat16, or leave that document out"
+            "bfloat16, or leave that document out; if it is every document, check the weights"
         )

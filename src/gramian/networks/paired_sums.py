@@ -203,5 +203,6 @@ def _located(error: NonFiniteRows, batch: Batch, place: int) -> GramianError:
     )
     return GramianError(
         f"the activation at site {error.site} is not finite for {where} (fold {batch.fold}); run "
-        "the model in float32 or bfloat16, or leave that document out"
+        "the model in float32 or bfloat16, or leave that document out; if it is every document, "
+        "check the weights"
     )

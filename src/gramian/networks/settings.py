@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gramian.data.chat import ChatTemplate
 from gramian.errors import GramianError
 from gramian.moments import RowRule, Shard, Shares
+from gramian.moments.format import STORAGES
 
 
 @dataclass(frozen=True)
@@ -44,4 +45,10 @@ class Settings:
             if getattr(self, name) < low:
                 raise GramianError(f"{name} is {getattr(self, name)}, expected at least {low}")
         if self.tokens is not None and self.tokens < 1:
-            raise GramianError(f"tokens is {self.tokens}, expected at least 1, or None for all")
+            raise GramianError(
+                f"tokens is {self.tokens}, expected at least 1; all is None (--tokens all)"
+            )
+        if self.storage not in STORAGES:
+            raise GramianError(
+                f"storage is {self.storage!r}, expected one of {', '.join(STORAGES)}"
+            )

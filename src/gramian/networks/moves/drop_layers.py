@@ -28,6 +28,8 @@ class DropLayers:
 
     def __post_init__(self) -> None:
         checked_layers(self.layers, "DropLayers")
+        if len(set(self.layers)) < len(self.layers):
+            raise GramianError(f"DropLayers({self.layers!r}): a layer is named twice")
 
     def rewrite(self, draft: Draft) -> Draft:
         depth, gone = draft.blueprint.depth, set(self.layers)

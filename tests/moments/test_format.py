@@ -134,7 +134,7 @@ def test_truncated_or_missing(folder: Path, name: str) -> None:
 
 
 def test_not_a_moments_folder(tmp_path: Path) -> None:
-    with pytest.raises(GramianError, match="nowhere is not a moments folder"):
+    with pytest.raises(GramianError, match="nowhere is not there, not a moments folder"):
         MomentSet.open(tmp_path / "nowhere")
     seal(tmp_path, b"[]")
     with pytest.raises(GramianError, match=r"index\.json: \[\], expected an object"):

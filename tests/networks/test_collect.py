@@ -15,7 +15,15 @@ import torch
 from gramian.data import documents
 from gramian.errors import GramianError
 from gramian.lens import needs as lens_needs
-from gramian.moments import FOLDS, JointMoments, Moments, MomentSet, RowRule, add_moments
+from gramian.moments import (
+    FOLDS,
+    JointMoments,
+    Moments,
+    MomentSet,
+    MomentSetWriter,
+    RowRule,
+    add_moments,
+)
 from gramian.networks import Need, Needs, capture, collect, linears
 from gramian.networks import open as open_checkpoint
 from gramian.networks.collect import batches
@@ -346,3 +354,31 @@ def test_killed_at_random_moments(tmp_path):
     shutil.rmtree(tmp_path / "broken.partial", ignore_errors=True)
     assert same_files(tmp_path / "whole", tmp_path / "broken")
     assert kills >= 1
+
+
+def test_a_run_lost_before_it_finished_is_finished(checkpoint, docs, tmp_path, monkeypatch):
+    """All statistics are stored, the index is not: the same call writes it, and streams nothing."""
+    opened = checkpoint()
+    needs = Needs.of([Need("1.resid_pre")])
+    whole = collect(opened, docs, needs, out=tmp_path / "whole.moments", **SETTINGS)
+    real = MomentSetWriter.finish
+
+    def lost(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MomentSetWriter, "finish", lost)
+    with pytest.raises(KeyboardInterrupt):
+        collect(opened, docs, needs, out=tmp_path / "m.moments", **SETTINGS)
+    monkeypatch.setattr(MomentSetWriter, "finish", real)
+    done = []
+    found = collect(
+        opened,
+        docs,
+        needs,
+        out=tmp_path / "m.moments",
+        progress=lambda *given: done.append(given),
+        **SETTINGS,
+    )
+    assert done == []
+    assert found.counts == whole.counts
+    assert [p.sha256 for p in found.index.parts] == [p.sha256 for p in whole.index.parts]

@@ -25,7 +25,7 @@ from gramian.cli.options import (
     waiting,
 )
 from gramian.cli.purposes import fold_shares, joint_needs, needs_for
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Mode, Passes
@@ -226,10 +226,7 @@ def _check_place(out: Path | None, force: bool) -> None:
     """Refuse before the model is read what would be refused after it."""
     if out is None:
         raise GramianError("no place to write: give -o NAME.moments, or --dry-run for the cost")
-    if out.exists() and not force:
-        raise GramianError(
-            f"{out} exists; choose another name, or force=True (--force) to replace it"
-        )
+    refuse_existing(out, force=force)
 
 
 def _print_cost(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gramian.cli.options import Force, Json, bar, command_line, console, errors, print_json
-from gramian.errors import GramianError
+from gramian.errors import refuse_existing
 
 EXAMPLE = """
 Examples:
@@ -58,10 +58,8 @@ def compare(
     from gramian.moments import MomentSet
     from gramian.report.compare_tables import columns_line, compare_tables
 
-    if plot is not None and plot.exists() and not force:
-        raise GramianError(
-            f"{plot} exists; choose another name, or force=True (--force) to replace it"
-        )
+    if plot is not None:
+        refuse_existing(plot, force=force)
     found = MomentSet.open(moments)
     second = None if other is None else MomentSet.open(other)
     with bar("comparing") as advance:

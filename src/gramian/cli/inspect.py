@@ -18,7 +18,7 @@ from gramian.cli.options import (
     print_json,
     waiting,
 )
-from gramian.errors import GramianError
+from gramian.errors import refuse_existing
 
 EXAMPLE = """
 Examples:
@@ -51,10 +51,8 @@ def inspect(
     from gramian.networks import open as open_checkpoint
     from gramian.report.inspect_tables import cautions_table, inspect_tables
 
-    if plot is not None and plot.exists() and not force:
-        raise GramianError(
-            f"{plot} exists; choose another name, or force=True (--force) to replace it"
-        )
+    if plot is not None:
+        refuse_existing(plot, force=force)
     found = MomentSet.open(moments)
     checkpoint = None
     if model is not None:

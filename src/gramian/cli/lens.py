@@ -20,7 +20,7 @@ from gramian.cli.options import (
     print_json,
     waiting,
 )
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 
 if TYPE_CHECKING:
     from gramian.lens import BranchScore, Casts, Judgement
@@ -68,10 +68,8 @@ def lens(
     from gramian.report.tables import lens_tables
 
     for written in (out, plot):
-        if written is not None and written.exists() and not force:
-            raise GramianError(
-                f"{written} exists; choose another name, or force=True (--force) to replace it"
-            )
+        if written is not None:
+            refuse_existing(written, force=force)
     if not 0 < exit_agreement <= 1:
         raise GramianError(f"--exit-agreement {exit_agreement}: expected a share in (0, 1]")
     found = MomentSet.open(moments)

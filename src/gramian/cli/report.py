@@ -20,7 +20,7 @@ from gramian.cli.options import (
     print_json,
     waiting,
 )
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 
 if TYPE_CHECKING:
     from gramian.moments import MomentSet
@@ -63,10 +63,7 @@ def report(
     from gramian.report import write_report
 
     for written in (out / "index.html", out / "data.json"):
-        if written.exists() and not force:
-            raise GramianError(
-                f"{written} exists; choose another name, or force=True (--force) to replace it"
-            )
+        refuse_existing(written, force=force)
     if eval_data is not None and not model:
         raise GramianError(f"--eval {eval_data}: judging casts needs --model MODEL too")
     text = None

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 
 
 def save_document(
@@ -30,11 +30,7 @@ def save_document(
     ------
     GramianError : the file exists and ``force`` is false.
     """
-    target = Path(path)
-    if target.exists() and not force:
-        raise GramianError(
-            f"{target} exists; choose another name, or force=True (--force) to replace it"
-        )
+    target = refuse_existing(path, force=force)
     target.parent.mkdir(parents=True, exist_ok=True)
     header = {"format": kind, "version": version, **document}
     temporary = target.with_name(f".{target.name}.{os.getpid()}")

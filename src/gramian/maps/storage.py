@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.maps.affine import Affine
 from gramian.maps.chain import Chain
 from gramian.maps.dense import Dense
@@ -132,10 +132,7 @@ def save_map(map: LinearMap, path: str | Path, *, force: bool = False) -> Path:
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         raise GramianError(f"cannot write {path}: it is a folder, or its folder does not exist")
-    if path.exists() and not force:
-        raise GramianError(
-            f"{path} exists; choose another name, or force=True (--force) to replace it"
-        )
+    refuse_existing(path, force=force)
     spec, tensors = json.dumps(map.spec()), _plain(map.tensors())
     metadata = {"gramian.map": VERSION, "spec": spec, "sha256": _digest(spec, tensors)}
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

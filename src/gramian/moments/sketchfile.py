@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.moments.coordinated import CoordinatedSketch, Key
 from gramian.moments.fields import Fields, parse_json
 from gramian.moments.tensorfile import json_bytes, read_header, write_tensors
@@ -31,13 +31,9 @@ def save_sketch(sketch: CoordinatedSketch, path: str | Path, *, force: bool = Fa
     GramianError : the file exists and ``force`` is off, its folder does not exist, or the disk is
         full.
     """
-    path = Path(path)
-    if path.exists() and not force:
-        raise GramianError(
-            f"{path} exists; choose another name, or force=True (--force) to replace it"
-        )
-    if not path.parent.is_dir():
-        raise GramianError(f"cannot write {path}: its folder does not exist")
+    target = refuse_existing(path, force=force)
+    if not target.parent.is_dir():
+        raise GramianError(f"cannot write {target}: its folder does not exist")
     names = json_bytes([entry.key for entry in sketch._entries])
     tensors = {
         "rows": sketch._rows,
@@ -52,10 +48,10 @@ def save_sketch(sketch: CoordinatedSketch, path: str | Path, *, force: bool = Fa
         "sha256": _digest(tensors),
     }
     try:
-        write_tensors(path, tensors, {FORMAT: json_bytes(header).decode()})
+        write_tensors(target, tensors, {FORMAT: json_bytes(header).decode()})
     except OSError as error:
-        raise GramianError(f"cannot write {path}: {error}") from error
-    return path
+        raise GramianError(f"cannot write {target}: {error}") from error
+    return target
 
 
 def load_sketch(path: str | Path) -> CoordinatedSketch:

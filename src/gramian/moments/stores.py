@@ -11,7 +11,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.moments.fields import Fields, parse_json
 from gramian.moments.format import CHECKSUM, INDEX, Index, write_index
 from gramian.moments.part import KINDS, Part, check_layout
@@ -92,12 +92,9 @@ class FolderStore:
             raise GramianError(f"cannot make the folder {self.work}: {error}") from error
 
     def _check_target(self) -> None:
+        refuse_existing(self.target, force=self._force)
         if not os.path.lexists(self.target):
             return
-        if not self._force:
-            raise GramianError(
-                f"{self.target} exists; choose another name, or force=True (--force) to replace it"
-            )
         if not (self.target / INDEX).is_file() or self.target.is_symlink():
             raise GramianError(
                 f"{self.target} exists and is not a moments folder; it is not replaced, even "

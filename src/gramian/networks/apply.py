@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.networks.building import built, write_model
 from gramian.networks.certificate import (
     Certificate,
@@ -27,7 +27,7 @@ from gramian.networks.draft import Draft
 from gramian.networks.moves import Move, as_if, stages
 from gramian.networks.plan import Plan
 from gramian.networks.reach import reach
-from gramian.networks.staging import refuse_existing, staged_folder
+from gramian.networks.staging import staged_folder
 
 COPIED = (
     "tokenizer.json",

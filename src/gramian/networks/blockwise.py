@@ -42,7 +42,7 @@ class LayerByLayer:
 
     checkpoint: Checkpoint
     passes: Passes
-    run: Run
+    run: Run[Needs, FoldSums]
     spool: Spool
     slots: Sequence[Slot]
 
@@ -149,21 +149,27 @@ class LayerByLayer:
                 self.spool.drop(site)
 
 
-def layer_by_layer(run: Run, packing: Packing, slots: Sequence[Slot], folder: Path) -> None:
+def layer_by_layer(
+    run: Run[Needs, FoldSums],
+    checkpoint: Checkpoint,
+    passes: Passes,
+    packing: Packing,
+    slots: Sequence[Slot],
+    folder: Path,
+) -> None:
     """Collect with the rows between layers in ``folder``, which is gone afterwards.
 
     Raises
     ------
     GramianError : the disk is too small, layers cannot be run one by one, rows are not finite.
     """
-    run.first = run.checkpoint.blueprint.depth + 1
-    if run.journal.pass_number >= run.first + len(run.passes.groups):
+    run.first = checkpoint.blueprint.depth + 1
+    if run.journal.pass_number >= run.first + len(run.groups):
         shutil.rmtree(folder, ignore_errors=True)
         return
-    carry = run.passes.carry
-    assert carry is not None
-    spool = spool_for(folder, run.checkpoint, carry, packing, slots)
-    LayerByLayer(run.checkpoint, run.passes, run, spool, slots).all_passes()
+    assert passes.carry is not None
+    spool = spool_for(folder, checkpoint, passes.carry, packing, slots)
+    LayerByLayer(checkpoint, passes, run, spool, slots).all_passes()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -11,18 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, cast
 
-import torch
-
 from gramian.data import Batch, Documents, Packing
-from gramian.errors import GramianError
-from gramian.moments import (
-    MomentSet,
-    MomentSetWriter,
-    Recipe,
-)
+from gramian.errors import GramianError, refuse_existing
+from gramian.moments import MomentSet, Recipe
 from gramian.networks.blockwise import Slot, layer_by_layer
 from gramian.networks.checkpoint import Checkpoint
-from gramian.networks.journal import Journal
+from gramian.networks.fold_sums import FoldSums
+from gramian.networks.journal import Journal, job_digest
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Mode, Passes, plan_passes
 from gramian.networks.pilot import fixed_rule
@@ -30,7 +23,15 @@ from gramian.networks.run import Network, Progress, Run
 from gramian.networks.settings import Settings
 from gramian.networks.spool import free_bytes
 
-__all__ = ["Progress", "batches", "collect", "packing_of", "recipe_of", "settings_of"]
+__all__ = [
+    "Progress",
+    "batches",
+    "check_length",
+    "collect",
+    "packing_of",
+    "recipe_of",
+    "settings_of",
+]
 
 
 def collect(
@@ -70,51 +71,44 @@ def collect(
         one by one (``blockwise`` and ``spill``).
     """
     chosen = settings_of(settings)
-    target = None if out is None else Path(out)
-    if target is not None and target.exists() and not force:
-        raise GramianError(
-            f"{target} exists; choose another name, or force=True (--force) to replace it"
-        )
+    target = None if out is None else refuse_existing(out, force=force)
     packing = packing_of(checkpoint, docs, chosen)
     before = {} if force else Journal.chosen_before(target)
     passes, slots = _passes(checkpoint, needs, memory, mode, packing, target, chosen, before)
     recipe = recipe_of(checkpoint, packing, chosen)
     how = {"mode": passes.mode, "carry": "auto" if passes.carry is None else passes.carry.what}
-    job = _job(recipe, docs, passes, chosen)
-    journal = Journal.open(target, job, save_every=save_every, force=force, chosen=how)
-    writer = MomentSetWriter(
-        target,
+    job = job_digest(
         recipe,
-        storage=chosen.storage,
-        force=force,
-        folder=journal.folder,
-        keep=target is not None,
+        docs.name,
+        chosen,
+        mode=passes.mode,
+        carry=None if passes.carry is None else passes.carry.what,
+        mapped=passes.mapped,
+        passes=[[str(need) for need in group] for group in passes.groups],
     )
+    journal = Journal.open(target, job, save_every=save_every, force=force, chosen=how)
+    every = Needs.of(need for group in passes.groups for need in group)
+    orders = every.orders(checkpoint.blueprint)
     with ExitStack() as stack:
         work = journal.folder
         if work is None and passes.carry is not None:
             work = Path(stack.enter_context(TemporaryDirectory(prefix="gramian-")))
-        run = Run(checkpoint, chosen, recipe, passes, journal, writer, progress, work or Path())
+        run = Run(
+            passes.groups,
+            lambda group: FoldSums(checkpoint, group, orders, recipe, chosen),
+            journal,
+            journal.writer(target, recipe, storage=chosen.storage, force=force),
+            progress,
+            chosen.own_tokens,
+            passes.mapped,
+            work or Path(),
+        )
         if passes.carry is None:
-            run.all_groups(Network(packing))
+            run.all_groups(Network(packing.batches))
         else:
             assert work is not None
-            layer_by_layer(run, packing, slots, work / "rows")
-    totals = packing.totals()
-    counts = {
-        fold: {
-            "tokens": total.tokens,
-            "rows": run.counts[fold][0],
-            "sinks": run.counts[fold][1],
-            "documents": total.documents,
-        }
-        for fold, total in totals.items()
-    }
-    return writer.finish(
-        documents={fold: total.digests for fold, total in totals.items()},
-        counts=counts,
-        shards=packing.held,
-    )
+            layer_by_layer(run, checkpoint, passes, packing, slots, work / "rows")
+    return run.finish(packing.totals(), packing.held)
 
 
 def recipe_of(checkpoint: Checkpoint, packing: Packing, settings: Settings) -> Recipe:
@@ -143,14 +137,19 @@ def settings_of(given: dict[str, Any]) -> Settings:
         ) from None
 
 
-def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> Packing:
-    """Windows that the network can take; refuses a length beyond its positions."""
+def check_length(checkpoint: Checkpoint, settings: Settings) -> None:
+    """Refuse windows that are longer than what a network has positions for."""
     limit = checkpoint.positions
     if limit is not None and settings.length > limit:
         raise GramianError(
             f"length {settings.length} is more than the {limit} positions of {checkpoint.name}; "
             f"give a length of at most {limit}"
         )
+
+
+def packing_of(checkpoint: Checkpoint, docs: Documents, settings: Settings) -> Packing:
+    """Windows that the network can take; refuses a length beyond its positions."""
+    check_length(checkpoint, settings)
     return Packing(
         docs,
         checkpoint.tokenizer,
@@ -193,21 +192,6 @@ def _passes(
     if not resumed:
         arguments["disk"] = free_bytes(place)
     return plan_passes(checkpoint, needs, memory, mode=mode, **arguments), slots
-
-
-def _job(recipe: Recipe, docs: Documents, passes: Passes, settings: Settings) -> str:
-    """A digest of everything that the result depends on."""
-    described = {
-        "recipe": recipe.to_json(),
-        "documents": docs.name,
-        "mode": passes.mode,
-        "carry": None if passes.carry is None else passes.carry.what,
-        "mapped": passes.mapped,
-        "passes": [[str(need) for need in group] for group in passes.groups],
-        "settings": str(settings),
-        "threads": torch.get_num_threads(),
-    }
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def batches(checkpoint: Checkpoint, docs: Documents, **settings: Any) -> Iterator[Batch]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
-from gramian.moments import load_state, save_state
+from gramian.moments import MomentSetWriter, Recipe, load_state, save_state
 from gramian.moments.state import load_meta
+from gramian.networks.settings import Settings
 
 
 @dataclass
@@ -91,6 +95,14 @@ class Journal:
         meta = load_meta(folder) if folder is not None and folder.is_dir() else None
         return {} if meta is None else {str(k): str(v) for k, v in meta["chosen"].items()}
 
+    def writer(
+        self, out: Path | None, recipe: Recipe, *, storage: str, force: bool
+    ) -> MomentSetWriter:
+        """The writer that goes on with the parts in the journal's folder."""
+        return MomentSetWriter(
+            out, recipe, storage=storage, force=force, folder=self.folder, keep=out is not None
+        )
+
     def take_state(self) -> dict[str, Tensor]:
         """The saved tensors, which are then held here no longer."""
         state, self.state = self.state, {}
@@ -124,6 +136,18 @@ class Journal:
         }
         save_state(self.folder, dict(state), meta)
         self.saved_at = time.monotonic()
+
+
+def job_digest(recipe: Recipe, documents: str, settings: Settings, **plan: object) -> str:
+    """A digest of everything that the result depends on; ``plan`` are JSON values."""
+    described = {
+        "recipe": recipe.to_json(),
+        "documents": documents,
+        "settings": str(settings),
+        "threads": torch.get_num_threads(),
+        **plan,
+    }
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def boot() -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from gramian.data import (
     AlignedPacking,
@@ -20,15 +16,16 @@ from gramian.data import (
     same_windows,
     template_digest,
 )
-from gramian.errors import GramianError
-from gramian.moments import MomentSet, MomentSetWriter, Partner, Recipe
+from gramian.errors import GramianError, refuse_existing
+from gramian.moments import MomentSet, Partner, Recipe
 from gramian.moments.recipe import ALIGNMENTS
 from gramian.networks.checkpoint import Checkpoint
-from gramian.networks.collect import Progress, packing_of, recipe_of, settings_of
-from gramian.networks.journal import Journal
+from gramian.networks.collect import check_length, packing_of, recipe_of, settings_of
+from gramian.networks.journal import Journal, job_digest
 from gramian.networks.paired_needs import PairedNeeds
 from gramian.networks.paired_sums import PairedSums
 from gramian.networks.pilot import fixed_rule
+from gramian.networks.run import Network, Progress, Run
 from gramian.networks.settings import Settings
 
 
@@ -72,42 +69,27 @@ def collect_pair(
         tokenizers that differ, ``characters`` with one that does not tell where tokens end.
     """
     chosen = settings_of(settings)
-    target = None if out is None else Path(out)
-    if target is not None and target.exists() and not force:
-        raise GramianError(
-            f"{target} exists; choose another name, or force=True (--force) to replace it"
-        )
+    target = None if out is None else refuse_existing(out, force=force)
     needs = PairedNeeds.of(a, b, sites, inside=inside)
     passes = needs.passes(memory)
     packing = packing_of(a, docs, chosen)
-    packing_limit(b, chosen)
+    check_length(b, chosen)
     rows = Rows.of(a, b, packing, align)
     recipe = paired_recipe(a, b, rows, chosen)
-    job = _job(recipe, docs, passes, chosen)
+    job = job_digest(
+        recipe, docs.name, chosen, passes=[[str(pair) for pair in group] for group in passes]
+    )
     journal = Journal.open(target, job, save_every=save_every, force=force)
-    writer = MomentSetWriter(
-        target,
-        recipe,
-        storage=chosen.storage,
-        force=force,
-        folder=journal.folder,
-        keep=target is not None,
+    run = Run(
+        passes,
+        lambda group: PairedSums((a, b), needs.widths, group, recipe, chosen),
+        journal,
+        journal.writer(target, recipe, storage=chosen.storage, force=force),
+        progress,
+        chosen.own_tokens,
     )
-    counts = _stream((a, b), needs, passes, rows, recipe, chosen, journal, writer, progress)
-    totals = rows.totals()
-    return writer.finish(
-        documents={fold: total.digests for fold, total in totals.items()},
-        counts={
-            fold: {
-                "tokens": total.tokens,
-                "rows": counts[fold][0],
-                "sinks": counts[fold][1],
-                "documents": total.documents,
-            }
-            for fold, total in totals.items()
-        },
-        shards=packing.held,
-    )
+    run.all_groups(Network(rows.batches))
+    return run.finish(rows.totals(), packing.held)
 
 
 @dataclass(frozen=True)
@@ -164,77 +146,3 @@ def paired_recipe(a: Checkpoint, b: Checkpoint, rows: Rows, settings: Settings) 
         align=rows.align,
     )
     return replace(recipe_of(a, rows.packing, settings), partner=partner)
-
-
-def packing_limit(checkpoint: Checkpoint, settings: Settings) -> None:
-    """Refuse windows that are longer than what a network has positions for."""
-    limit = checkpoint.positions
-    if limit is not None and settings.length > limit:
-        raise GramianError(
-            f"length {settings.length} is more than the {limit} positions of {checkpoint.name}; "
-            f"give a length of at most {limit}"
-        )
-
-
-def _stream(
-    networks: tuple[Checkpoint, Checkpoint],
-    needs: PairedNeeds,
-    passes: Sequence[Sequence[Any]],
-    rows: Rows,
-    recipe: Recipe,
-    settings: Settings,
-    journal: Journal,
-    writer: MomentSetWriter,
-    progress: Progress | None,
-) -> dict[str, tuple[int, int]]:
-    """All passes over the batches, taken up where the journal says; rows and sinks by fold."""
-    counts, done = journal.counts, journal.tokens
-    total = None if settings.own_tokens is None else settings.own_tokens * len(passes)
-    first = journal.pass_number
-    for number in range(first, len(passes)):
-        sums = PairedSums(networks, needs.widths, passes[number], recipe, settings)
-        start, fold = 0, None
-        if number == first and journal.batch_number:
-            start, fold = journal.batch_number, journal.fold
-            if journal.state:
-                sums.restore(journal.state)
-        for index, batch in enumerate(rows.batches(start), start):
-            if fold is not None and batch.fold != fold:
-                sums.store(writer, fold)
-                counts[fold] = (sums.rows, sums.sinks)
-                sums.clear()
-                journal.save(number, index, batch.fold, done, counts, {})
-            fold = batch.fold
-            sums.update(batch)
-            done += batch.tokens
-            try:
-                if progress:
-                    progress(done, total)
-            except KeyboardInterrupt:
-                # Between two batches nothing is half added, so this is the place to save.
-                journal.save(number, index + 1, fold, done, counts, sums.state())
-                raise
-            if journal.due():
-                journal.save(number, index + 1, fold, done, counts, sums.state())
-        if fold is not None:
-            sums.store(writer, fold)
-            counts[fold] = (sums.rows, sums.sinks)
-        journal.save(number + 1, 0, None, done, counts, {})
-    if first >= len(passes):
-        for _ in rows.batches(0):
-            pass  # only to know the totals again: everything else is stored
-    return counts
-
-
-def _job(
-    recipe: Recipe, docs: Documents, passes: Sequence[Sequence[Any]], settings: Settings
-) -> str:
-    """A digest of everything that the result depends on."""
-    described = {
-        "recipe": recipe.to_json(),
-        "documents": docs.name,
-        "passes": [[str(pair) for pair in group] for group in passes],
-        "settings": str(settings),
-        "threads": torch.get_num_threads(),
-    }
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

@@ -8,25 +8,16 @@ import torch
 from torch import Tensor
 
 from gramian.data import Batch, PairedBatch
-from gramian.errors import GramianError
-from gramian.moments import (
-    Accumulator,
-    MomentSetWriter,
-    NonFiniteRows,
-    Pair,
-    Recipe,
-    Reservoir,
-    RowRule,
-    SinkRows,
-)
+from gramian.moments import Accumulator, NonFiniteRows, Pair, Recipe, RowRule, SinkRows
 from gramian.networks.capture import capture
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.paired_needs import A, B
 from gramian.networks.rows import sink_rows
 from gramian.networks.settings import Settings
+from gramian.networks.sums import Sums, located
 
 
-class PairedSums:
+class PairedSums(Sums):
     """Sums over the paired rows of two networks at the sites of one pass."""
 
     def __init__(
@@ -38,32 +29,16 @@ class PairedSums:
         settings: Settings,
     ) -> None:
         assert recipe.partner is not None
-        self.networks, self.recipe, self.settings = networks, recipe, settings
+        self.networks = networks
         self.rules: tuple[RowRule, RowRule] = (recipe.rows, recipe.partner.rows)
         self.pooled = recipe.partner.align == "documents"
         present = {site for pair in pairs for site in pair[:2]}
-        self.widths = {site: d for site, d in widths.items() if site in present}
-        self.pairs = tuple(pairs)
-        self.kept = Accumulator(
-            self.widths, self.pairs, precision=settings.precision, device=networks[0].device
+        super().__init__(
+            {site: d for site, d in widths.items() if site in present},
+            pairs,
+            settings,
+            networks[0].device,
         )
-        self.clear()
-
-    def clear(self) -> None:
-        """Start the next fold, in the same memory."""
-        self.kept.clear()
-        self.apart = SinkRows(
-            self.widths,
-            self.pairs,
-            precision=self.settings.precision,
-            capacity=self.settings.sink_rows,
-        )
-        self.reservoirs = {
-            site: Reservoir(self.settings.reservoir, width)
-            for site, width in self.widths.items()
-            if self.settings.reservoir
-        }
-        self.rows = self.sinks = 0
 
     def update(self, batch: PairedBatch) -> None:
         """Run both networks over one batch and add its paired rows.
@@ -112,17 +87,11 @@ class PairedSums:
             sums.update(rows)
         except NonFiniteRows as error:
             side = batch.a if error.site.startswith(A) else batch.b
-            raise _located(
+            raise located(
                 error, side, int(places[0 if side is batch.a else 1][error.row])
             ) from None
-        if sums is self.kept and self.reservoirs:
-            document, offset = (
-                x.reshape(-1)[places[0]] for x in (batch.a.document, batch.a.offset)
-            )
-            real = (document >= 0).nonzero()[:, 0]
-            keys = [(batch.a.digests[int(document[i])], int(offset[i])) for i in real]
-            for site, reservoir in self.reservoirs.items():
-                reservoir.update(keys, rows[site][real.to(rows[site].device)].cpu())
+        if sums is self.kept:
+            self.keep_rows(batch.a, places[0], rows, torch.arange(places.shape[1]))
 
     def _update_pooled(
         self,
@@ -149,60 +118,10 @@ class PairedSums:
             side = batch.a if error.site.startswith(A) else batch.b
             window = int(whole.nonzero()[error.row])
             first = int(side.mask[window].nonzero()[-1]) + window * side.ids.shape[1]
-            raise _located(error, side, first) from None
+            raise located(error, side, first) from None
         count = int(whole.sum())
         for site, reservoir in self.reservoirs.items():
             windows = batch.a.document[whole].max(1).values
             keys = [(batch.a.digests[int(i)], 0) for i in windows]
             reservoir.update(keys, rows[site].to("cpu", torch.float32))
         self.rows += count
-
-    def store(self, writer: MomentSetWriter, fold: str) -> None:
-        """Hand the finished fold to the writer; a site that an earlier pass wrote is not again."""
-        for site in self.widths:
-            if not writer.has_site(site, fold):
-                writer.put_site(site, fold, self.kept.moments(site), sinks=self.apart.block(site))
-            for pair in self.pairs:
-                if pair.x == site:
-                    joint, sinks = self.kept.joint(pair), self.apart.dense_joint(pair)
-                    writer.put_pair(pair, fold, joint, sinks=sinks)
-        for site, reservoir in self.reservoirs.items():
-            writer.put_reservoir(site, fold, reservoir)
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything as tensors, for :meth:`restore`."""
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "kept": self.kept.state(copy=False),
-            "apart": self.apart.state(),
-            **{f"reservoir {site}": r.state() for site, r in self.reservoirs.items()},
-        }
-        state = {f"{part}|{name}": t for part, held in parts.items() for name, t in held.items()}
-        state["counts"] = torch.tensor([self.rows, self.sinks])
-        return state
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the sums that :meth:`state` was taken of."""
-
-        def part(name: str) -> dict[str, Tensor]:
-            prefix = f"{name}|"
-            return {k.removeprefix(prefix): t for k, t in state.items() if k.startswith(prefix)}
-
-        self.kept = Accumulator.restore(part("kept"), device=self.networks[0].device)
-        self.apart = SinkRows.restore(part("apart"))
-        self.reservoirs = {s: Reservoir.restore(part(f"reservoir {s}")) for s in self.reservoirs}
-        self.rows, self.sinks = (int(n) for n in state["counts"])
-
-
-def _located(error: NonFiniteRows, batch: Batch, place: int) -> GramianError:
-    document = int(batch.document.reshape(-1)[place])
-    where = (
-        "the token before the text"
-        if document < 0
-        else f"document {batch.digests[document][:12]} at offset "
-        f"{int(batch.offset.reshape(-1)[place])}"
-    )
-    return GramianError(
-        f"the activation at site {error.site} is not finite for {where} (fold {batch.fold}); run "
-        "the model in float32 or bfloat16, or leave that document out; if it is every document, "
-        "check the weights"
-    )

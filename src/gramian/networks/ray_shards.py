@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gramian.data import Documents
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.moments import MomentSet, Shard, add_moments
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.collect import packing_of, settings_of
@@ -86,8 +86,7 @@ def collect_on_ray(
         if value is not None and value < least:
             raise GramianError(f"{name} is {value}, expected at least {least}")
     target = Path(out).absolute()
-    if target.exists() and not force:
-        raise GramianError(f"{target} exists; choose another name, or force=True (--force)")
+    refuse_existing(target, force=force)
     run = packing_of(checkpoint, docs, chosen).run
     how = {"memory": memory, "mode": mode, "save_every": save_every}
     rest = {"run": run, "needs": needs, "how": how, "settings": settings, "threads": cpus}

@@ -9,15 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gramian.errors import GramianError
-
-
-def refuse_existing(target: Path, *, force: bool) -> None:
-    """Raise unless ``target`` is free or may be replaced."""
-    if target.exists() and not force:
-        raise GramianError(
-            f"{target} exists; choose another name, or force=True (--force) to replace it"
-        )
+from gramian.errors import GramianError, refuse_existing
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gramian.errors import GramianError
+from gramian.errors import GramianError, refuse_existing
 from gramian.report.plot import plot
 from gramian.report.section import Figure, Section, Value
 
@@ -117,10 +117,7 @@ def write_report(
 
 def _refuse(targets: Sequence[Path], force: bool) -> None:
     for target in targets:
-        if target.exists() and not force:
-            raise GramianError(
-                f"{target} exists; choose another name, or force=True (--force) to replace it"
-            )
+        refuse_existing(target, force=force)
 
 
 def _write(texts: Mapping[Path, str]) -> None:

@@ -107,14 +107,18 @@ def collect(
     machines = Machines.of(shard, ray, workers, cpus, pair=other is not None)
     budget = None if memory is None else amount(memory, "--memory")
     wanted = None if tokens == "all" else amount(tokens, "--tokens")
-    parts = fold_shares(shares)
     settings = Settings(
         tokens=wanted,
         length=length,
         batch_rows=batch_rows,
-        reservoir=rows,
-        shares=parts,
+        seed=seed,
+        shares=fold_shares(shares),
+        rule=RowRule() if sinks else RowRule(first=False, factor=None),
         storage=storage,
+        chat_template=chat_template,  # type: ignore[arg-type]
+        thinking=thinking,
+        reservoir=rows,
+        sink_rows=0 if no_rows else Settings.sink_rows,
         shard=machines.shard,
     )
     own = settings.own_tokens
@@ -179,18 +183,7 @@ def collect(
             memory=budget,
             force=force,
             progress=progress,
-            tokens=wanted,
-            length=length,
-            batch_rows=batch_rows,
-            seed=seed,
-            shares=parts,
-            rule=RowRule() if sinks else RowRule(first=False, factor=None),
-            storage=storage,
-            reservoir=rows,
-            sink_rows=0 if no_rows else 512,
-            chat_template=chat_template,
-            thinking=thinking,
-            shard=machines.shard,
+            **vars(settings),
         )
     seconds = time.monotonic() - started
     total = sum(count["tokens"] for count in moments.counts.values())

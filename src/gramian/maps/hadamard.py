@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from gramian.errors import GramianError
-from gramian.maps.linear_map import LinearMap
+from gramian.maps.involution import Involution
 from gramian.maps.tags import Tag
 
 RADIX = 32
@@ -21,7 +18,7 @@ RADIX = 32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Hadamard(LinearMap):
+class Hadamard(Involution):
     """``y = H x / sqrt(features)`` with ``H`` the matrix of signs of Sylvester's order.
 
     ``features`` is a power of two; stores nothing. Orthogonal and symmetric, so it is its own
@@ -29,32 +26,15 @@ class Hadamard(LinearMap):
     The matrix is ``scipy.linalg.hadamard(features) / sqrt(features)``.
     """
 
-    features: int
-
     inherent = frozenset({Tag.ORTHOGONAL, Tag.SYMMETRIC})
 
-    def __post_init__(self) -> None:
+    def _check_size(self) -> None:
         size = self.features
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise GramianError(f"features is {size!r}, expected an integer")
         if size < 1 or size & (size - 1):
             raise GramianError(
                 f"features is {size}, expected a power of two; pad to {padded(max(size, 1))} "
                 "with Sparse.padding first"
             )
-        super().__post_init__()
-
-    @property
-    def in_features(self) -> int:
-        return self.features
-
-    @property
-    def out_features(self) -> int:
-        return self.features
-
-    @property
-    def T(self) -> Hadamard:
-        return self
 
     def _apply(self, x: Tensor) -> Tensor:
         # H_d = H_r (x) H_{d/r}: multiply by H_r across blocks of d/r, then go on inside the blocks
@@ -72,22 +52,6 @@ class Hadamard(LinearMap):
 
     def _dense(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         return self._apply(torch.eye(self.features, dtype=dtype, device=device))
-
-    def _inverse(self) -> Hadamard:
-        return self
-
-    def _pinv(self, rtol: float | None) -> Hadamard:
-        return self
-
-    @classmethod
-    def assemble(
-        cls,
-        shape: tuple[int, int],
-        tensors: Mapping[str, Tensor],
-        parts: Mapping[str, LinearMap],
-        tags: AbstractSet[Tag],
-    ) -> Self:
-        return cls(shape[0], tags=tags)
 
 
 def padded(features: int) -> int:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from gramian.errors import GramianError
 from gramian.moments.fields import Fields
@@ -87,11 +88,7 @@ class Partner:
     def to_json(self) -> dict[str, object]:
         """Every field, as JSON values."""
         return {
-            "model": self.model,
-            "weights": self.weights,
-            "tensors": dict(self.tensors),
-            "tokenizer": self.tokenizer,
-            "template": self.template,
+            **_network(self),
             "bos": self.bos,
             "rows": self.rows.to_json(),
             "align": self.align,
@@ -100,13 +97,8 @@ class Partner:
     @classmethod
     def read(cls, entry: Fields) -> Partner:
         """Read what :meth:`to_json` wrote."""
-        tensors = entry.fields("tensors")
         partner = cls(
-            model=entry.text("model"),
-            weights=entry.text("weights"),
-            tensors={name: tensors.text(name) for name in tensors},
-            tokenizer=entry.text("tokenizer"),
-            template=entry.text("template"),
+            **_read_network(entry),
             bos=entry.flag("bos"),
             rows=RowRule.read(entry.fields("rows")),
             align=entry.text("align", ALIGNMENTS),
@@ -156,11 +148,7 @@ class Recipe:
         """Every field, as JSON values; :meth:`from_json` gives the recipe back."""
         second = {} if self.partner is None else {"partner": self.partner.to_json()}
         return {
-            "model": self.model,
-            "weights": self.weights,
-            "tensors": dict(self.tensors),
-            "tokenizer": self.tokenizer,
-            "template": self.template,
+            **_network(self),
             "length": self.length,
             "bos": self.bos,
             "rows": self.rows.to_json(),
@@ -182,13 +170,9 @@ class Recipe:
             GramianError: a key is missing or unknown, or a value has another type.
         """
         top = Fields(value, where)
-        tensors, shares = top.fields("tensors"), top.fields("shares")
+        shares = top.fields("shares")
         recipe = cls(
-            model=top.text("model"),
-            weights=top.text("weights"),
-            tensors={name: tensors.text(name) for name in tensors},
-            tokenizer=top.text("tokenizer"),
-            template=top.text("template"),
+            **_read_network(top),
             length=top.integer("length", low=1),
             bos=top.flag("bos"),
             rows=RowRule.read(top.fields("rows")),
@@ -203,6 +187,27 @@ class Recipe:
     def difference(self, other: Recipe) -> list[str]:
         """One line for each field that is not equal, with both values; empty when equal."""
         return _difference(self, other)
+
+
+def _network(stated: Recipe | Partner) -> dict[str, object]:
+    """What a recipe and a partner both say of their network, as JSON values."""
+    return {
+        "model": stated.model,
+        "weights": stated.weights,
+        "tensors": dict(stated.tensors),
+        "tokenizer": stated.tokenizer,
+        "template": stated.template,
+    }
+
+
+def _read_network(entry: Fields) -> dict[str, Any]:
+    """Read what :func:`_network` wrote."""
+    tensors = entry.fields("tensors")
+    names = ("model", "weights", "tokenizer", "template")
+    return {
+        **{name: entry.text(name) for name in names},
+        "tensors": {name: tensors.text(name) for name in tensors},
+    }
 
 
 def _difference(a: Recipe | Partner, b: Recipe | Partner, prefix: str = "") -> list[str]:

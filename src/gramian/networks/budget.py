@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gramian.moments import Pair
 from gramian.networks.needs import Need
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,20 @@ class Extent:
     @property
     def total(self) -> int:
         return self.large + self.vectors
+
+
+def in_groups(
+    items: Iterable[Item],
+    fits: Callable[[list[Item]], bool],
+    apart: Callable[[Item, Item], bool] | None = None,
+) -> list[list[Item]]:
+    """Items in their order, a new group where the next one would not fit, or where it and the one
+    before are to be apart."""
+    groups: list[list[Item]] = []
+    for item in items:
+        last = groups[-1] if groups else None
+        if last is None or not fits([*last, item]) or (apart and apart(last[-1], item)):
+            groups.append([item])
+        else:
+            last.append(item)
+    return groups

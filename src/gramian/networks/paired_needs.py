@@ -9,6 +9,7 @@ from typing import Any
 
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, Pair
+from gramian.networks.budget import Extent, in_groups
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.estimate import product_speed
 from gramian.networks.needs import Needs
@@ -101,10 +102,9 @@ class PairedNeeds:
         """Bytes that accumulating one fold of these pairs (by default all) holds."""
         chosen = tuple(self.pairs if pairs is None else pairs)
         sites = {site for pair in chosen for site in pair[:2]}
-        entries = sum(self.widths[site] ** 2 for site in sites)
-        products = [self.widths[pair.x] * self.widths[pair.y] for pair in chosen]
-        # float64 sums, as many again for the sink rows, and the widest product in float32
-        return 2 * 8 * (entries + sum(products)) + 4 * max(products)
+        widths = tuple(self.widths[site] for site in sites)
+        crossed = tuple((self.widths[pair.x], self.widths[pair.y]) for pair in chosen)
+        return Extent(widths, (), crossed, ()).total
 
     def passes(self, memory: int | None) -> tuple[tuple[Pair, ...], ...]:
         """The pairs of every pass over the data, so that each fits into ``memory`` bytes.
@@ -121,11 +121,7 @@ class PairedNeeds:
                 f"a memory budget of {memory:,} bytes cannot hold the statistics of one pair of "
                 f"sites; the least budget that works for these needs is {least:,} bytes"
             )
-        groups: list[list[Pair]] = [[]]
-        for pair in self.pairs:
-            if groups[-1] and self.bytes([*groups[-1], pair]) > memory:
-                groups.append([])
-            groups[-1].append(pair)
+        groups = in_groups(self.pairs, lambda pairs: self.bytes(pairs) <= memory)
         return tuple(tuple(group) for group in groups)
 
     def cost(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gramian.errors import GramianError
-from gramian.networks.budget import Extent
+from gramian.networks.budget import Extent, in_groups
 from gramian.networks.carry import Carry, carries
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.needs import Need, Needs
@@ -185,14 +185,11 @@ class _Planner:
     def grouped(self, *, by_layer: bool = False) -> tuple[Needs, ...]:
         """Needs in network order, a new group where the next one would not fit (or belongs to
         the next layer); a site that two groups share is collected in both and written once."""
-        groups: list[list[Need]] = []
-        for need in self.needs:
-            new = not groups or not self.fits([*groups[-1], need])
-            if new or (by_layer and _depth(groups[-1][-1])[0] != _depth(need)[0]):
-                groups.append([need])
-            else:
-                groups[-1].append(need)
-        return tuple(Needs.of(group) for group in groups)
+
+        def apart(before: Need, need: Need) -> bool:
+            return by_layer and _depth(before)[0] != _depth(need)[0]
+
+        return tuple(Needs.of(group) for group in in_groups(self.needs, self.fits, apart))
 
     def spill(self, tokens: int | None, why: str, *, everything: bool) -> Passes:
         carry, obstacle = self.carry(tokens)

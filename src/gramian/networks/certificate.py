@@ -132,7 +132,7 @@ def default_tolerance(dtype: torch.dtype) -> float:
 
 def probe_ids(checkpoint: Checkpoint, *, batch: int = 2, length: int = 48) -> Tensor:
     """Seeded random token ids, no longer than the network reads."""
-    longest = getattr(checkpoint.config, "max_position_embeddings", None) or length
+    longest = checkpoint.positions or length
     generator = torch.Generator().manual_seed(0)
     shape = (batch, min(length, longest - 2))
     return torch.randint(checkpoint.blueprint.vocabulary, shape, generator=generator)

@@ -134,5 +134,5 @@ def probe_ids(checkpoint: Checkpoint, *, batch: int = 2, length: int = 48) -> Te
     """Seeded random token ids, no longer than the network reads."""
     longest = checkpoint.positions or length
     generator = torch.Generator().manual_seed(0)
-    shape = (batch, min(length, longest - 2))
+    shape = (batch, min(length, longest))
     return torch.randint(checkpoint.blueprint.vocabulary, shape, generator=generator)

@@ -69,8 +69,9 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/collect.py
-	$(BIN)/python benchmarks/solve.py
+	for name in collect solve memory compare estimation project; do \
+		$(BIN)/python benchmarks/$$name.py || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

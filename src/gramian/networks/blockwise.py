@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from gramian.networks.blocks import Blocks
 from gramian.networks.capture import row_norms
 from gramian.networks.carry import Carry, layer_of
 from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.derived import derived_sites
 from gramian.networks.fold_sums import FoldSums
 from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes
@@ -51,6 +52,7 @@ class LayerByLayer:
         self.carry: Carry = self.passes.carry
         self.blueprint = self.checkpoint.blueprint
         self.residual = self.blueprint.residual_sites()
+        self.derived = derived_sites(self.blueprint, self.spool.columns)
         self._blocks: Blocks | None = None
 
     @property
@@ -105,7 +107,9 @@ class LayerByLayer:
         return [
             site
             for site in wanted
-            if site not in self.residual and layer_of(self.blueprint, site) == layer
+            if site in self.spool
+            and site not in self.residual
+            and layer_of(self.blueprint, site) == layer
         ]
 
     def state(self, layer: int, batch: Batch, index: int) -> Tensor:
@@ -131,6 +135,7 @@ class LayerByLayer:
         )
         sinks = sink_rows(batch.mask, norms, sums.recipe.rows, self.blueprint)
         rows = {site: self.spool.read(site, index) for site in sums.orders if site in self.spool}
+        rows |= self.norms(sums.orders, rows, index, batch)
         missing = [site for site in sums.orders if site not in rows]
         for layer in sorted({layer_of(self.blueprint, site) or 0 for site in missing}):
             sites = [site for site in missing if layer_of(self.blueprint, site) == layer]
@@ -138,11 +143,32 @@ class LayerByLayer:
             rows |= self.blocks.run(layer, state, batch.mask, sites)[0]
         sums.add(batch, rows, sinks)
 
+    def norms(
+        self, sites: Collection[str], rows: Mapping[str, Tensor], index: int, batch: Batch
+    ) -> dict[str, Tensor]:
+        """Rows of the sites that are a norm of rows on disk."""
+        found: dict[str, Tensor] = {}
+        for site in sites:
+            if site in self.derived:
+                derived = self.derived[site]
+                terms = {
+                    term: rows[term] if term in rows else self.spool.read(term, index)
+                    for term in derived.terms
+                }
+                shaped = {term: x.view(*batch.mask.shape, -1) for term, x in terms.items()}
+                found[site] = derived.rows(self.checkpoint.model, shaped)
+        return found
+
     def done(self, number: int) -> None:
         """Remove the rows that no later group reads."""
         later = Needs.of(need for group in self.passes.groups[number + 1 :] for need in group)
         wanted = set(later.orders(self.blueprint))
-        again = {layer_of(self.blueprint, site) for site in wanted if site not in self.spool}
+        wanted |= {term for site in wanted & {*self.derived} for term in self.derived[site].terms}
+        again = {
+            layer_of(self.blueprint, site)
+            for site in wanted
+            if site not in self.spool and site not in self.derived
+        }
         wanted |= {self.residual[layer] for layer in again if layer is not None and layer >= 0}
         for site in self.spool.columns:
             if site != TOKENS and not site.startswith("norm ") and site not in wanted:

@@ -10,6 +10,7 @@ import torch
 
 from gramian.networks.blueprint import Blueprint
 from gramian.networks.checkpoint import Checkpoint
+from gramian.networks.derived import derived_sites
 from gramian.networks.needs import Need
 
 
@@ -21,7 +22,7 @@ class Carry:
     """``rows``: those of every wanted site, so that one forward pass is enough. ``inputs``: the
     residual stream alone; layers run a second time to give the rows inside them."""
     kept: tuple[str, ...]
-    """Wanted sites whose rows lie on disk."""
+    """Wanted sites whose rows lie on disk: all but those that are a norm of others."""
     row_bytes: int
     """For every token: those sites, and the stream between all layers."""
     bytes: int | None
@@ -62,10 +63,12 @@ def carries(
     if foreign:
         return None, f"{foreign[0]} is not in the tower whose layers would run one by one"
     inputs = [s for s in sites if s in residual or layer_of(blueprint, s) == -1]
+    derived = derived_sites(blueprint, {*sites, *residual})
+    rows = [site for site in sites if site not in derived]
     item = torch.empty(0, dtype=checkpoint.dtype).element_size()
     found = [
         _carry(blueprint, name, kept, item, tokens)
-        for name, kept in _choices(sites, inputs)
+        for name, kept in _choices(rows, inputs)
         if what in ("auto", name)
     ]
     if tokens is None:

@@ -153,7 +153,8 @@ def shared(found: Positions, sought: Positions) -> Scores:
     """Per row, the share of ``sought`` (q, k) that is in ``found`` (q, k), in any order."""
     both = np.sort(np.concatenate([found, sought], axis=1), axis=1)
     common = (both[:, 1:] == both[:, :-1]).sum(1)
-    return (common / sought.shape[1]).astype(np.float32)
+    result: Scores = (common / sought.shape[1]).astype(np.float32)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ class _Side:
     squares: Scores
 
     @classmethod
-    def of(cls, source: Any, part: slice, name: str, metric: str, shift: Scores | None) -> _Side:
+    def of(cls, source: Any, part: slice, name: str, metric: str, shift: Any) -> _Side:
         raw = source[part]
         check_finite(raw, name, part.start)
         if metric == "l2":
@@ -194,7 +195,7 @@ def _sides(queries: Any, index: Any, metric: str) -> tuple[Any, Any]:
     return left, right
 
 
-def _shift(index: Any, metric: str) -> Scores | None:
+def _shift(index: Any, metric: str) -> Any:
     """A point near the index: distances about it keep the digits that a large mean would take."""
     if metric != "l2":
         return None
@@ -219,7 +220,8 @@ def _keys(scores: Scores, start: int) -> Positions:
     bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
     bits = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
     below = 0xFFFFFFFF - np.arange(start, start + scores.shape[1], dtype=np.int64)
-    return (bits << 32) | below
+    keys: Positions = (bits << 32) | below
+    return keys
 
 
 def _unpacked(keys: Positions) -> tuple[Positions, Scores]:

@@ -71,7 +71,8 @@ def _array(rows: Any, name: str) -> Array:
         return rows if rows.dtype != object or rows.ndim != 1 else _stacked(rows, name)
     if isinstance(rows, torch.Tensor):
         rows = rows.detach().cpu()
-        return (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
+        plain: Array = (rows.float() if rows.dtype == torch.bfloat16 else rows).numpy()
+        return plain
     package = type(rows).__module__.partition(".")[0]
     if package == "pyarrow":
         return _arrow(rows, name)

@@ -35,7 +35,7 @@ def as_matrix(
     if array.ndim != 2:
         raise GramianError(
             f"{name} have {array.ndim} axes, shape {array.shape}; expected (n, d), one vector a "
-            "row: reshape with .reshape(1, -1) if it is a single vector"
+            "row. Reshape your data: .reshape(1, -1) if it is a single vector"
         )
     if array.dtype.kind == "c":
         raise GramianError(f"{name} are {array.dtype}; complex vectors cannot be used")

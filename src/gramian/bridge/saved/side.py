@@ -106,7 +106,8 @@ def check_side(
             "other",
             f"these rows do not look like {names[0]}, the source of this bridge: their mean "
             f"squared distance per dimension is {surprise:.3g}, at most about 1 is expected and "
-            f"{random:.3g} of a random rotation: vectors of another model, or another prompt; fit a bridge for them",
+            f"{random:.3g} of a random rotation: vectors of another model, or another prompt; "
+            "fit a bridge for them",
             **figures,
         )
     return SideCheck("source", f"these rows look like {names[0]}", **figures)

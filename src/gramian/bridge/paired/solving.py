@@ -1,0 +1,141 @@
+"""From the moments of the folds to one map and the figures that speak for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gramian.bridge.paired.choosing import Candidate, choose, mapped
+from gramian.bridge.paired.families import Setting, fit_setting, settings_of
+from gramian.bridge.paired.finding import Targets
+from gramian.bridge.paired.held import HeldRows
+from gramian.errors import GramianError
+from gramian.maps import LinearMap
+from gramian.measures.jackknife import jackknife
+from gramian.moments import JointMoments, squared_error
+from gramian.solvers import Evidence
+from gramian.solvers.ridge import r_squared
+from gramian.solvers.spectrum import eigenvalues, entropy_rank
+
+FEW = 50
+"""Pairs below which none are set aside."""
+CAUTIOUS = Setting("shrunk", 1.0, "scaled")
+"""What is fitted when there is nothing to choose on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A map, how it was chosen and how it does on pairs that had no part in it."""
+
+    map: LinearMap
+    evidence: Evidence
+    setting: Setting
+    candidates: tuple[Candidate, ...]
+    r2: float
+    """On ``report``; nan without it."""
+    r2_spread: float
+    """Standard error of the same; nan where nothing is known of it."""
+    cosine: float
+    """Mean cosine of mapped rows with their partners on ``report``."""
+    retrieval: Mapping[str, float]
+    """What mapped rows of ``report`` find; empty without rows."""
+
+
+def solve(
+    folds: Mapping[str, JointMoments],
+    held: Mapping[str, HeldRows],
+    *,
+    method: str,
+    lam: float | None,
+    intercept: bool,
+    reports: Sequence[JointMoments] = (),
+) -> Fit:
+    """Choose on ``select``, fit on ``train + select``, judge once on ``report``.
+
+    reports : disjoint parts of the fold report, for its spread when no rows are held.
+    """
+    total = sum(joint.count for joint in folds.values())
+    train, select, report = (folds.get(fold) for fold in ("train", "select", "report"))
+    notes: list[str] = []
+    if total < FEW or train is None or train.count < 2:
+        parts = list(folds.values())
+        train, select, report = sum(parts[1:], parts[0]), None, None
+        held = {}
+        notes.append(f"{total:g} pairs, fewer than {FEW}: none were set aside, nothing is judged")
+    if train.count < 2:
+        raise GramianError("n_samples = 1: one pair fits no map; pass at least two")
+    if train.count <= train.x.d:
+        notes.append(
+            f"{train.count:g} pairs for {train.x.d} dimensions: the map rests on its prior or "
+            "ridge, more pairs will help"
+        )
+    if train.x.trace <= 0:
+        raise GramianError("the rows of X are all equal: there is nothing to map; check the source")
+    settings = list(settings_of(method, lam, train))
+    if select is None and len(settings) > 1:
+        settings = [_cautious(settings)]
+        notes.append(f"no pairs to choose on; took {settings[0]}")
+    rows = held.get("select")
+    candidates = choose(settings, train, select, rows, intercept=intercept)
+    chosen = next(candidate for candidate in candidates if candidate.chosen)
+    if len(candidates) > 1 and chosen.finding is None:
+        notes.append("chosen by squared error: no rows were kept to search among")
+    first = fit_setting(chosen.setting, train, intercept=intercept)
+    data = train if select is None else train + select
+    map = first if select is None else fit_setting(chosen.setting, data, intercept=intercept)
+    judged = {"train": (train, first)}
+    if select is not None:
+        judged["select"] = (select, first)
+    if report is not None:
+        judged["report"] = (report, map)
+    sums = {fold: squared_error(joint, by) for fold, (joint, by) in judged.items()}
+    values = eigenvalues(data.x.scatter if intercept else data.x.raw()).clamp_min(0.0)
+    low, high = float(values[0]), float(values[-1])
+    evidence = Evidence(
+        errors={fold: sums[fold] / joint.count for fold, (joint, _) in judged.items()},
+        r2={fold: r_squared(sums[fold], joint) for fold, (joint, _) in judged.items()},
+        condition=high / low if low > len(values) * 2.3e-16 * high else math.inf,
+        effective_rank=entropy_rank(values),
+        regularization=(chosen.setting.lam or 0.0) * data.x.trace / data.x.d,
+        relative_regularization=chosen.setting.lam or 0.0,
+        rows_per_dimension=data.count / data.x.d,
+        notes=tuple(notes),
+    )
+    spread, cosine, retrieval = math.nan, math.nan, {}
+    kept = held.get("report")
+    if report is not None and kept is not None and len(kept) >= 2:
+        images = mapped(map, kept.x)
+        spread, cosine = _r2_spread(images, kept.y), _cosine(images, kept.y)
+        retrieval = Targets(kept.y).found_by(images).to_json()
+    elif len(reports) > 1:
+        spread = jackknife(lambda part: r_squared(squared_error(part, map), part), reports)[1]
+    r2 = evidence.r2.get("report", math.nan)
+    return Fit(map, evidence, chosen.setting, tuple(candidates), r2, spread, cosine, retrieval)
+
+
+def _cautious(settings: list[Setting]) -> Setting:
+    """The one of the settings that is safe without a fold to choose on."""
+    same = [s for s in settings if (s.method, s.prior) == (CAUTIOUS.method, CAUTIOUS.prior)]
+    pool = same or settings
+    return min(pool, key=lambda s: abs(math.log((s.lam or 1e-6) / (0.1 if not same else 1.0))))
+
+
+def _r2_spread(images: NDArray[Any], targets: NDArray[Any]) -> float:
+    """Standard error of R2 = 1 - sum e / sum v over pairs, by the delta method."""
+    e = np.square(images.astype(np.float64) - targets).sum(1)
+    v = np.square(targets - targets.mean(0, dtype=np.float64)).sum(1)
+    if v.sum() <= 0:
+        return math.nan
+    ratio = e.sum() / v.sum()
+    return float((e - ratio * v).std(ddof=1) / (math.sqrt(len(e)) * v.mean()))
+
+
+def _cosine(images: NDArray[Any], targets: NDArray[Any]) -> float:
+    a, b = torch.from_numpy(images.astype(np.float64)), torch.from_numpy(targets.astype(np.float64))
+    return float(torch.nn.functional.cosine_similarity(a, b, dim=1).mean())

@@ -1,0 +1,186 @@
+"""Pairs that go by once: moments per fold, and a few rows of the folds that judge."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gramian.bridge.paired.assignment import Keys, folds_of, keys_of
+from gramian.bridge.paired.held import HeldRows
+from gramian.errors import GramianError
+from gramian.moments import FOLDS, Accumulator, JointMoments, Moments, NonFiniteRows, Pair, Shares
+
+CHUNK = 4864
+"""Rows taken together: the training share of them fills one product of an accumulator."""
+PAIR = Pair("x", "y")
+
+
+class PairStream:
+    """Moments of pairs by fold, added to and taken from batch by batch; rows are not kept.
+
+    ``held`` keeps at most ``limit`` pairs of ``select`` and of ``report`` as rows.
+    """
+
+    def __init__(
+        self,
+        dx: int,
+        dy: int,
+        *,
+        shares: Shares,
+        seed: int,
+        limit: int,
+        target: str,
+        precision: str,
+    ) -> None:
+        self.dx, self.dy = dx, dy
+        self.shares, self.seed = shares, seed
+        self._made = {"orders": {"y": target}, "precision": precision}
+        self.added = {fold: self._accumulator() for fold in FOLDS}
+        self.removed = {fold: self._accumulator() for fold in FOLDS}
+        self.held = {fold: HeldRows.empty(limit, dx, dy) for fold in FOLDS[1:]}
+
+    def _accumulator(self) -> Accumulator:
+        return Accumulator({"x": self.dx, "y": self.dy}, [PAIR], **self._made)  # type: ignore[arg-type]
+
+    @property
+    def count(self) -> float:
+        """Pairs so far."""
+        return sum(self.added[f].count - self.removed[f].count for f in FOLDS)
+
+    def add(
+        self,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        ids: list[Any] | None = None,
+        keep: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Add pairs (n, dx) and (n, dy); ``keep`` (n,) leaves out those where it is false.
+
+        Raises
+        ------
+        GramianError : NaN or infinity in a row; the chunks before it have been added.
+        """
+        for part, keys, folds in self.chunks(x, y, ids):
+            chosen = None if keep is None else keep[part]
+            self._update(self.added, x[part], y[part], folds, chosen, part.start)
+            for number, fold in enumerate(FOLDS[1:], 1):
+                mine = folds == number
+                which = np.flatnonzero(mine if chosen is None else mine & chosen)
+                self.held[fold] = self.held[fold].add(keys, x[part], y[part], which)
+
+    def remove(self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None = None) -> None:
+        """Take out pairs that were added before.
+
+        Raises
+        ------
+        GramianError : more pairs than a fold holds: some of them were never added.
+        """
+        parts = list(self.chunks(x, y, ids))
+        leaving = np.bincount(
+            np.concatenate([[], *(f for *_, f in parts)]).astype(int), minlength=3
+        )
+        for fold, gone in zip(FOLDS, leaving, strict=True):
+            there = self.added[fold].count - self.removed[fold].count
+            if gone > there:
+                raise GramianError(
+                    f"{gone} pairs of the fold {fold} to remove and {there:g} there: some were "
+                    "never added, or added with other ids"
+                )
+        for part, keys, folds in parts:
+            self._update(self.removed, x[part], y[part], folds, None, part.start)
+            for fold in FOLDS[1:]:
+                self.held[fold] = self.held[fold].without(keys)
+
+    def chunks(
+        self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None
+    ) -> Iterator[tuple[slice, Keys, NDArray[np.int8]]]:
+        """Stretches of the rows, with key and fold of each."""
+        if len(x) != len(y):
+            raise GramianError(f"{len(x)} rows of X and {len(y)} of Y, expected pairs")
+        for start in range(0, len(x), CHUNK):
+            part = slice(start, min(start + CHUNK, len(x)))
+            keys = keys_of(x[part], None if ids is None else ids[part], self.seed)
+            yield part, keys, folds_of(keys, self.shares)
+
+    def _update(
+        self,
+        sums: dict[str, Accumulator],
+        x: NDArray[Any],
+        y: NDArray[Any],
+        folds: NDArray[np.int8],
+        keep: NDArray[np.bool_] | None,
+        start: int,
+    ) -> None:
+        rows = {"x": tensor_of(x), "y": tensor_of(y)}
+        for number, fold in enumerate(FOLDS):
+            weight = folds == number
+            if keep is not None:
+                weight &= keep
+            if not weight.any():
+                continue
+            try:
+                sums[fold].update(rows, None if weight.all() else weight.astype(np.float64))
+            except NonFiniteRows as error:
+                side = error.site.upper()
+                raise GramianError(
+                    f"{side}: row {start + error.row} {error.reason or 'holds NaN or infinity'}; "
+                    "leave it out or embed it again"
+                ) from None
+
+    def folds(self) -> dict[str, JointMoments]:
+        """Joint moments of every fold that holds pairs."""
+        result = {}
+        for fold in FOLDS:
+            added, removed = self.added[fold], self.removed[fold]
+            if added.count <= removed.count:
+                continue
+            joint = plain(added.joint(PAIR))
+            if removed.count:
+                joint = without(joint, plain(removed.joint(PAIR)))
+            result[fold] = joint
+        return result
+
+
+def tensor_of(rows: NDArray[Any]) -> Tensor:
+    """Rows as a tensor over the same memory, which is only read."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(np.ascontiguousarray(rows))
+
+
+def plain(joint: JointMoments) -> JointMoments:
+    """Without the sums of fourth order, which no bridge needs."""
+    x, y = (Moments(m.count, m.count2, m.mean, m.scatter) for m in (joint.x, joint.y))
+    return JointMoments(x, y, joint.cross)
+
+
+def without(whole: JointMoments, part: JointMoments) -> JointMoments:
+    """Moments of the pairs of ``whole`` that are not in ``part``: Chan's merge, solved for one."""
+    n, m = whole.count, part.count
+    if m == 0:
+        return whole
+    rest = n - m
+    if rest <= 0:
+        raise GramianError(f"{m:g} pairs to take from {n:g}: none would be left")
+
+    def less(total: Moments, gone: Moments) -> tuple[Moments, Tensor]:
+        # mean = (n mean_t - m mean_g) / (n - m); S = S_t - S_g - (m n / (n - m)) g g^T
+        gap = gone.mean - total.mean
+        factor = m * n / rest
+        if total.is_diagonal:
+            scatter = (total.scatter - gone.scatter - factor * gap.square()).clamp_min(0.0)
+        else:
+            scatter = torch.addr(total.scatter - gone.scatter, gap, gap, alpha=-factor)
+        mean = total.mean - gap * (m / rest)
+        return Moments(rest, total.count2 - gone.count2, mean, scatter), gap
+
+    x, gap_x = less(whole.x, part.x)
+    y, gap_y = less(whole.y, part.y)
+    cross = torch.addr(whole.cross - part.cross, gap_x, gap_y, alpha=-(m * n / rest))
+    return JointMoments(x, y, cross)

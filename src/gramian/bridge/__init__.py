@@ -1,1 +1,19 @@
 """Bridges between embedding spaces: fit, judge, apply, export; paired or not."""
+
+from gramian.bridge.paired import Bridge
+from gramian.bridge.retrieval import overlap_at_k, partner_ranks, partner_recall, top_k
+from gramian.bridge.rows import as_matrix
+from gramian.bridge.saved import SavedBridge, SideCheck, Space, open_bridge
+
+__all__ = [
+    "Bridge",
+    "SavedBridge",
+    "SideCheck",
+    "Space",
+    "as_matrix",
+    "open_bridge",
+    "overlap_at_k",
+    "partner_ranks",
+    "partner_recall",
+    "top_k",
+]

@@ -32,9 +32,11 @@ class HeldRows:
 
         keys : (n,) of the batch, x : (n, dx), y : (n, dy); only what is kept is copied.
         """
-        if len(self) >= self.limit and len(which):
+        if self.limit == 0:
+            return self
+        if len(self) >= self.limit:
             which = which[keys[which] < self.keys[-1]]
-        if not len(which) or self.limit == 0:
+        if not len(which):
             return self
         every = np.concatenate([self.keys, keys[which]])
         unique, first = np.unique(every, return_index=True)

@@ -20,7 +20,7 @@ from gramian.maps import LinearMap
 from gramian.measures.jackknife import jackknife
 from gramian.moments import JointMoments, squared_error
 from gramian.solvers import Evidence
-from gramian.solvers.ridge import r_squared
+from gramian.solvers.judged import r_squared
 from gramian.solvers.spectrum import eigenvalues, entropy_rank
 
 FEW = 50

@@ -20,7 +20,6 @@ from gramian.maps import LinearMap
 from gramian.measures.jackknife import jackknife
 from gramian.moments import JointMoments, squared_error
 from gramian.solvers import Evidence
-from gramian.solvers.judged import r_squared
 from gramian.solvers.spectrum import eigenvalues, entropy_rank
 
 FEW = 50
@@ -99,7 +98,7 @@ def solve(
     low, high = float(values[0]), float(values[-1])
     evidence = Evidence(
         errors={fold: sums[fold] / joint.count for fold, (joint, _) in judged.items()},
-        r2={fold: r_squared(sums[fold], joint) for fold, (joint, _) in judged.items()},
+        r2={fold: _r2(sums[fold], joint) for fold, (joint, _) in judged.items()},
         condition=high / low if low > len(values) * 2.3e-16 * high else math.inf,
         effective_rank=entropy_rank(values),
         regularization=(chosen.setting.lam or 0.0) * data.x.trace / data.x.d,
@@ -114,9 +113,14 @@ def solve(
         spread, cosine = _r2_spread(images, kept.y), _cosine(images, kept.y)
         retrieval = Targets(kept.y).found_by(images).to_json()
     elif len(reports) > 1:
-        spread = jackknife(lambda part: r_squared(squared_error(part, map), part), reports)[1]
+        spread = jackknife(lambda part: _r2(squared_error(part, map), part), reports)[1]
     r2 = evidence.r2.get("report", math.nan)
     return Fit(map, evidence, chosen.setting, tuple(candidates), r2, spread, cosine, retrieval)
+
+
+def _r2(error: float, fold: JointMoments) -> float:
+    """``1 - error / tr Syy``; nan when the target does not vary."""
+    return 1.0 - error / fold.y.trace if fold.y.trace > 0 else math.nan
 
 
 def _cautious(settings: list[Setting]) -> Setting:

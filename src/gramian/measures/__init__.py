@@ -19,6 +19,8 @@ from gramian.measures.linearity import adjusted, held_out_linearity, linearity
 from gramian.measures.magnitude import Magnitude, magnitude_weights
 from gramian.measures.neural_collapse import Simplex, nc1, nc2, nc3
 from gramian.measures.nuclear import matrix_entropy, matrix_nuclear_norm, nuclear_norm, rankme
+from gramian.measures.procrustes_bound import ProcrustesBound, procrustes_bound
+from gramian.measures.readable import readable_fraction
 from gramian.measures.shape import match_permutation, procrustes_distance, shape_distance
 from gramian.measures.spread import (
     Spread,
@@ -41,6 +43,7 @@ __all__ = [
     "CosineStability",
     "InputBasis",
     "Magnitude",
+    "ProcrustesBound",
     "RateReduction",
     "Simplex",
     "Spread",
@@ -80,10 +83,12 @@ __all__ = [
     "participation_ratio",
     "pc_ratio",
     "principal_angles",
+    "procrustes_bound",
     "procrustes_distance",
     "pwcca",
     "rankme",
     "rate_reduction",
+    "readable_fraction",
     "regression_r2",
     "shape_distance",
     "spectral_distance",

@@ -1,15 +1,21 @@
 """From moments to maps: pure functions in float64 that return a map and the evidence for it."""
 
+from gramian.solvers.canonical import canonical
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
+from gramian.solvers.diagonal_gain import diagonal_gain
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import FILTERS, filter_factors
 from gramian.solvers.minimise import minimise
 from gramian.solvers.nystrom import Nystrom, leading_columns, nystrom
+from gramian.solvers.optimal_transport import optimal_transport
 from gramian.solvers.procrustes import procrustes
+from gramian.solvers.reduced_rank import reduced_rank
+from gramian.solvers.relaxed_orthogonal import relaxed_orthogonal
 from gramian.solvers.ridge import LAMBDAS, ridge
 from gramian.solvers.shrinkage import Shrinkage, ledoit_wolf, linear_shrinkage
 from gramian.solvers.spectrum import Spectrum
+from gramian.solvers.whitening import whitening
 
 __all__ = [
     "FILTERS",
@@ -21,14 +27,20 @@ __all__ = [
     "Shrinkage",
     "Solution",
     "Spectrum",
+    "canonical",
     "complete",
     "cur",
+    "diagonal_gain",
     "filter_factors",
     "leading_columns",
     "ledoit_wolf",
     "linear_shrinkage",
     "minimise",
     "nystrom",
+    "optimal_transport",
     "procrustes",
+    "reduced_rank",
+    "relaxed_orthogonal",
     "ridge",
+    "whitening",
 ]

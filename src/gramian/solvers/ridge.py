@@ -14,6 +14,7 @@ from gramian.moments import JointMoments, Quadratic, squared_error
 from gramian.registry import method
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import check_filter, described, filter_factors, unit
+from gramian.solvers.judged import r_squared
 from gramian.solvers.minimise import minimise
 from gramian.solvers.spectrum import Spectrum, about, entropy_rank
 
@@ -181,12 +182,6 @@ def _left(fold: JointMoments, x: Tensor, y: Tensor, base: Tensor | None) -> tupl
         return objective.B - objective.A @ base.T, objective.value(base)
     cross = torch.addr(fold.cross, gap_x, gap_y, alpha=fold.count)
     return cross, fold.y.trace + fold.count * float(gap_y @ gap_y)
-
-
-def r_squared(error: float, fold: JointMoments) -> float:
-    """``1 - error / tr Syy``; nan when the target does not vary."""
-    variance = fold.y.trace
-    return 1.0 - error / variance if variance > 0 else float("nan")
 
 
 def _of(folds: dict[str, JointMoments | None], fold: str) -> JointMoments:

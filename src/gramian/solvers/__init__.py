@@ -1,6 +1,6 @@
 """From moments to maps: pure functions in float64 that return a map and the evidence for it."""
 
-from gramian.solvers.canonical import canonical
+from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
 from gramian.solvers.diagonal_gain import diagonal_gain
@@ -28,6 +28,7 @@ __all__ = [
     "Solution",
     "Spectrum",
     "canonical",
+    "canonical_coordinates",
     "complete",
     "cur",
     "diagonal_gain",

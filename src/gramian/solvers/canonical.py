@@ -104,6 +104,12 @@ def canonical_coordinates(
     """
     _check(joint, rank, power, ridge, "canonical_coordinates")
     directions = _Directions.of(joint, ridge)
+    found = len(directions.correlations)
+    if found < (rank or 1):
+        raise GramianError(
+            f"canonical_coordinates: {rank or 1} wanted and {found} directions vary on both "
+            "sides; lower the rank, or look at the rows"
+        )
     # Cxx = Sxx / n
     gains = (joint.count**0.5 * directions.correlations**power)[:rank, None]
     left, right = gains * directions.left[:rank], gains * directions.partner[:rank]

@@ -78,14 +78,18 @@ def reduced_rank(
 
 
 def _factors(joint: JointMoments, strength: float, intercept: bool) -> tuple[Tensor, Tensor]:
-    """``up`` (dy, m) orthonormal and ``down`` (m, dx): the best map of rank r is
-    ``up[:, :r] @ down[:r]``."""
     objective = Quadratic.from_joint(joint, intercept=intercept)
     if strength > 0:
         objective = objective + Quadratic.prior(torch.zeros_like(objective.B.T), strength)
-    weight, _ = minimise(objective)
+    return leading_factors(minimise(objective)[0], objective.B)
+
+
+def leading_factors(weight: Tensor, linear: Tensor) -> tuple[Tensor, Tensor]:
+    """``up`` (dy, m) orthonormal and ``down`` (m, dx): the best map of rank r is
+    ``up[:, :r] @ down[:r]``, of the weight (dy, dx) that is best at full rank and the linear term
+    (dx, dy) of its objective."""
     # the leading eigenvectors of the predictions' moments, W (A + lambda) W^T = W B
-    predictions = weight @ objective.B
+    predictions = weight @ linear
     _, vectors = eigh((predictions + predictions.T) / 2)
     up = vectors.flip(1)[:, : min(weight.shape)]
     return up, up.T @ weight

@@ -46,6 +46,11 @@ def places_of(keys: Keys) -> NDArray[np.float64]:
     return np.asarray((keys >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
+def second_places_of(keys: Keys) -> NDArray[np.float64]:
+    """Another number in [0, 1) per key, which says nothing of the first."""
+    return places_of(_mixed(keys))
+
+
 def check_ids(ids: Any, count: int) -> list[Any]:
     """The ids as a list.
 

@@ -8,23 +8,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from gramian.bridge.paired.assignment import check_ids
 from gramian.bridge.paired.choosing import mapped
-from gramian.bridge.paired.solving import Fit, solve
+from gramian.bridge.paired.families import Asked
+from gramian.bridge.paired.fitted import Fitted
+from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of
 from gramian.bridge.paired.stream import PairStream, plain
+from gramian.bridge.paired.trimming import find_suspects
 from gramian.bridge.rows import as_matrix, check_finite
 from gramian.errors import GramianError
 from gramian.maps import LinearMap
 from gramian.moments import JointMoments, Shares
-from gramian.solvers import Evidence
 
 BLOCK = 8192
 
 
-class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Map from the vectors of one model to those of another, fitted on pairs.
 
     Pairs are dealt to the folds ``train``, ``select`` and ``report`` by a hash of their id (of the
@@ -34,11 +35,18 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
     Parameters
     ----------
-    method : ``"auto"``, ``"ridge"``, ``"procrustes"``, ``"scaled"`` (Procrustes with a scale) or
-        ``"shrunk"`` (ridge towards Procrustes).
+    method : ``"ridge"``, ``"procrustes"``, ``"scaled"`` (Procrustes with a scale), ``"shrunk"``
+        (ridge towards Procrustes), ``"auto"`` to choose among these four, or one that is only
+        taken when it is named: ``"rotation"`` (Procrustes without reflection),
+        ``"reduced_rank"``, ``"cca"`` (through canonical correlations, needs
+        ``target_moments="full"``) or ``"relaxed"`` (singular values near 1; slow in wide spaces).
     lam : ridge over the mean eigenvalue of the covariance of X; None chooses it.
+    rank : of ``reduced_rank`` and ``cca``; None chooses it, or keeps all directions of ``cca``.
+    delta : of ``relaxed``, how far singular values may lie from 1; None chooses it.
     intercept : fit a bias.
     normalise : scale mapped rows to length 1. Squared errors are of the rows before that.
+    trim : leave out pairs that fit no better than partners drawn at random (`suspects_`), which
+        takes four more passes over the rows.
     target_moments : ``"diagonal"`` or ``"full"``; whether the covariance of Y is kept.
     held_rows : pairs of ``select`` and of ``report`` that are kept as rows; 0 for none.
     shares : the `Shares` of the folds.
@@ -47,17 +55,16 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     Float64 rows give float64 products; others are multiplied in float32 and summed in float64.
     """
 
-    _stream: PairStream | None
-    _moments: tuple[dict[str, JointMoments], list[JointMoments]] | None
-    _fit: Fit | None
-
     def __init__(
         self,
         method: str = "auto",
         *,
         lam: float | None = None,
+        rank: int | None = None,
+        delta: float | None = None,
         intercept: bool = True,
         normalise: bool = False,
+        trim: bool = False,
         target_moments: str = "diagonal",
         held_rows: int = 4096,
         shares: Shares | None = None,
@@ -65,8 +72,11 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     ) -> None:
         self.method = method
         self.lam = lam
+        self.rank = rank
+        self.delta = delta
         self.intercept = intercept
         self.normalise = normalise
+        self.trim = trim
         self.target_moments = target_moments
         self.held_rows = held_rows
         self.shares = shares
@@ -83,10 +93,19 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         GramianError : unequal lengths, NaN or infinity (the row is named), ids that are missing
             or come twice, rows of X that are all equal, or settings that do not exist.
         """
-        x, y = self._pairs(X, Y, reset=True)
-        stream = self._new_stream(x, y)
-        stream.add(x, y, None if ids is None else check_ids(ids, len(x)))
-        self._stream, self._moments = stream, None
+        self.asked()
+        x, y = pairs_of(self, X, Y)
+        listed = None if ids is None else check_ids(ids, len(x))
+        stream = self.new_stream(x, y)
+        found = None
+        if self.trim:
+            found = find_suspects(stream, x, y, listed, intercept=self.intercept)
+        keep = None
+        if found is not None and len(found):
+            keep = np.ones(len(x), np.bool_)
+            keep[found.rows] = False
+        stream.add(x, y, listed, keep)
+        self._stream, self._moments, self._suspects = stream, None, found
         self._fit = None
         self._solved()
         return self
@@ -94,27 +113,36 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     def partial_fit(self, X: Any, Y: Any = None, ids: Any = None) -> Self:
         """Add pairs to those seen before; maps are solved when they are asked for.
 
+        Pairs are not remembered, so that memory stays the same: what is added twice counts twice.
+        An id that comes back is refused when its pair is among the held rows, which tells of a
+        batch that is added again, not of every single pair.
+
         Raises
         ------
-        GramianError : as :meth:`fit`; nothing of the batch is added then.
+        GramianError : as :meth:`fit`, or ``trim``, which needs all pairs at once; nothing of the
+            batch is added then.
         """
+        self.asked()
+        if self.trim:
+            raise GramianError("trim reads all pairs several times; call fit with all of them")
         stream: PairStream | None = getattr(self, "_stream", None)
         first = stream is None
-        x, y = self._pairs(X, Y, reset=first)
+        x, y = pairs_of(self, X, Y, width=None if first else self._n_features_out)
         listed = None if ids is None else check_ids(ids, len(x))
         check_finite(x, "X")
         check_finite(y, "Y")
         if stream is None:
-            stream = self._new_stream(x, y)
+            stream = self.new_stream(x, y)
         stream.add(x, y, listed)
-        self._stream, self._moments = stream, None
+        self._stream, self._moments, self._suspects = stream, None, None
         self._fit = None
         return self
 
     def remove(self, X: Any, Y: Any, ids: Any = None) -> Self:
         """Take out pairs that were added before, as if they had never been; no pass is needed.
 
-        Exact to rounding: 1e-9 of float64 rows, 1e-6 of others.
+        Suspects were never in and may be among them. Exact to rounding: 1e-9 of float64 rows,
+        1e-6 of others.
 
         Raises
         ------
@@ -123,10 +151,11 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         check_is_fitted(self)
         if self._stream is None:
             raise GramianError("remove: fitted on moments; subtract there, and fit again")
-        x, y = self._pairs(X, Y, reset=False)
+        x, y = pairs_of(self, X, Y, width=self._n_features_out)
         check_finite(x, "X")
         check_finite(y, "Y")
-        self._stream.remove(x, y, None if ids is None else check_ids(ids, len(x)))
+        never = None if self._suspects is None else self._suspects.keys
+        self._stream.remove(x, y, None if ids is None else check_ids(ids, len(x)), never)
         self._fit = None
         return self
 
@@ -144,6 +173,9 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         ------
         GramianError : moments of unequal widths, or diagonal ones of x.
         """
+        self.asked()
+        if self.trim:
+            raise GramianError("trim needs the pairs themselves; call fit")
         parts = [report] if isinstance(report, JointMoments) else list(report or [])
         folds = {"train": plain(train)}
         if select is not None:
@@ -154,7 +186,7 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             raise GramianError("the folds have moments of different widths; expected one pair")
         if train.x.is_diagonal:
             raise GramianError("train has diagonal moments of x; collect them with order='full'")
-        self._stream = None
+        self._stream = self._suspects = None
         self._moments = (folds, parts)
         self.n_features_in_, self._n_features_out = train.x.d, train.y.d
         self._fit = None
@@ -169,7 +201,7 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         GramianError : another width, or NaN or infinity in a row.
         """
         check_is_fitted(self)
-        x = self._rows(X, "X", reset=False)
+        x = sources_of(self, X, reset=False)
         check_finite(x, "X")
         result = self._through(self.map_, x)
         if self.normalise:
@@ -194,99 +226,28 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         """R2 of mapped rows against their partners, all coordinates together (1 at best)."""
         check_is_fitted(self)
         images = np.asarray(self.transform(X), np.float64)
-        target = np.asarray(_columns(as_matrix(_tall(y), "Y")), np.float64)
+        target = np.asarray(targets_of(y), np.float64)
         if target.shape != images.shape:
             raise GramianError(f"Y has shape {target.shape}, expected {images.shape}")
         variance = float(np.square(target - target.mean(0)).sum())
         error = float(np.square(images - target).sum())
         return 1.0 - error / variance if variance > 0 else float("nan")
 
-    # What was fitted, solved when it is first asked for.
+    def asked(self) -> Asked:
+        """What the parameters ask for.
 
-    @property
-    def map_(self) -> LinearMap:
-        """The map."""
-        return self._solved().map
-
-    @property
-    def evidence_(self) -> Evidence:
-        """Errors and R2 by fold, conditioning, and what a person should know."""
-        return self._solved().evidence
-
-    @property
-    def method_(self) -> str:
-        """The family that was chosen."""
-        return self._solved().setting.method
-
-    @property
-    def lam_(self) -> float | None:
-        """Its ridge; None when it has none."""
-        return self._solved().setting.lam
-
-    @property
-    def candidates_(self) -> list[dict[str, Any]]:
-        """Everything that was tried, with its error and retrieval on ``select``."""
-        return [candidate.to_json() for candidate in self._solved().candidates]
-
-    @property
-    def r2_report_(self) -> float:
-        """R2 on ``report``; nan when no pairs were set aside."""
-        return self._solved().r2
-
-    @property
-    def r2_spread_(self) -> float:
-        """Standard error of ``r2_report_``."""
-        return self._solved().r2_spread
-
-    @property
-    def cosine_report_(self) -> float:
-        """Mean cosine with the partner on the held rows of ``report``."""
-        return self._solved().cosine
-
-    @property
-    def retrieval_report_(self) -> dict[str, float]:
-        """recall@1, recall@10, mrr and overlap@10 among the held rows of ``report``."""
-        return dict(self._solved().retrieval)
-
-    @property
-    def folds_(self) -> dict[str, JointMoments]:
-        """Moments of every fold."""
-        self._solved()
-        return self._folds()[0]
-
-    @property
-    def n_features_out_(self) -> int:
-        """Width of a mapped row."""
-        self._solved()
-        return int(self._n_features_out)
-
-    # Inside.
-
-    def _solved(self) -> Fit:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this Bridge is not fitted yet; call fit with pairs first")
-        if self._fit is None:
-            folds, reports = self._folds()
-            if not folds:
-                raise GramianError("no pairs are left; add some")
-            self._fit = solve(
-                folds,
-                {} if self._stream is None else self._stream.held,
-                method=self.method,
-                lam=self.lam,
-                intercept=self.intercept,
-                reports=reports,
+        Raises
+        ------
+        GramianError : settings that do not exist or do not go together.
+        """
+        asked = Asked(self.method, self.lam, self.rank, self.delta)
+        asked.check()
+        if self.method == "cca" and (self.target_moments != "full" or not self.intercept):
+            raise GramianError(
+                "cca needs the covariance of Y and a bias: "
+                "Bridge('cca', target_moments='full', intercept=True)"
             )
-        return self._fit
-
-    def _folds(self) -> tuple[dict[str, JointMoments], list[JointMoments]]:
-        if self._stream is not None:
-            return self._stream.folds(), []
-        assert self._moments is not None
-        return self._moments
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fit")
+        return asked
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -295,7 +256,8 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         tags.transformer_tags.preserves_dtype = ["float32", "float64"]
         return tags
 
-    def _new_stream(self, x: NDArray[Any], y: NDArray[Any]) -> PairStream:
+    def new_stream(self, x: NDArray[Any], y: NDArray[Any]) -> PairStream:
+        """A stream for pairs like these, without any."""
         wide = np.float64 in (x.dtype, y.dtype)
         self._n_features_out = y.shape[1]
         return PairStream(
@@ -308,54 +270,9 @@ class Bridge(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             precision="float64" if wide else "float32",
         )
 
-    def _pairs(self, X: Any, Y: Any, *, reset: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        if Y is None:
-            raise GramianError(
-                "this Bridge requires y to be passed, but the target y is None: pairs are rows "
-                "of X and rows of Y of the same items"
-            )
-        x = self._rows(X, "X", reset=reset)
-        y = _columns(as_matrix(_tall(Y), "Y", finite=False))
-        if len(x) != len(y):
-            raise GramianError(f"{len(x)} rows of X and {len(y)} of Y, expected pairs")
-        if not reset and y.shape[1] != self._n_features_out:
-            raise GramianError(f"Y is {y.shape[1]} wide, expected {self._n_features_out}")
-        return x, y
-
-    def _rows(self, X: Any, name: str, *, reset: bool) -> NDArray[Any]:
-        """Rows as an array; widths and feature names are scikit-learn's to check."""
-        package = type(X).__module__.partition(".")[0]
-        vectors = package == "pandas" and (X.ndim == 1 or X.shape[1] == 1)
-        if package in ("torch", "pyarrow", "polars") or vectors:
-            X = as_matrix(X, name, finite=False)
-        checked: NDArray[Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32, np.float16],
-            ensure_all_finite=False,
-            ensure_min_samples=1,
-        )
-        return checked
-
     def _through(self, map: LinearMap, x: NDArray[Any]) -> NDArray[Any]:
         dtype = np.float64 if x.dtype == np.float64 else np.float32
         result = np.empty((len(x), map.out_features), dtype)
         for start in range(0, len(x), BLOCK):
             result[start : start + BLOCK] = mapped(map, x[start : start + BLOCK])
         return result
-
-
-def _tall(Y: Any) -> Any:
-    """One number per pair is a target of width 1."""
-    if isinstance(Y, np.ndarray | list | tuple) or hasattr(Y, "__array__"):
-        array = np.asarray(Y) if not hasattr(Y, "detach") else Y
-        if array.ndim == 1 and (array.dtype != object or not len(array) or not np.ndim(array[0])):
-            return array.reshape(-1, 1)
-    return Y
-
-
-def _columns(y: NDArray[Any]) -> NDArray[Any]:
-    if y.shape[1] == 0:
-        raise GramianError("Y has no columns; expected vectors")
-    return y

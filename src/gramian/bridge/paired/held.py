@@ -50,7 +50,10 @@ class HeldRows:
 
     def without(self, keys: Keys) -> HeldRows:
         """Without the pairs of these keys."""
-        stay = ~np.isin(self.keys, keys)
+        return self.where(~np.isin(self.keys, keys))
+
+    def where(self, stay: NDArray[np.bool_]) -> HeldRows:
+        """Only the pairs where ``stay`` (n,) is true."""
         return HeldRows(self.limit, self.keys[stay], self.x[stay], self.y[stay])
 
 

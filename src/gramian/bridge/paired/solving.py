@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from gramian.bridge.paired.choosing import Candidate, choose, mapped
-from gramian.bridge.paired.families import Setting, fit_setting, settings_of
-from gramian.bridge.paired.finding import Targets
+from gramian.bridge.paired.families import Asked, Setting, fit_setting, settings_of
+from gramian.bridge.paired.finding import Finding, Targets
 from gramian.bridge.paired.held import HeldRows
 from gramian.errors import GramianError
 from gramian.maps import LinearMap
@@ -42,26 +42,27 @@ class Fit:
     """Standard error of the same; nan where nothing is known of it."""
     cosine: float
     """Mean cosine of mapped rows with their partners on ``report``."""
-    retrieval: Mapping[str, float]
-    """What mapped rows of ``report`` find; empty without rows."""
+    finding: Finding | None
+    """What mapped rows of ``report`` find; None without rows."""
 
 
 def solve(
     folds: Mapping[str, JointMoments],
     held: Mapping[str, HeldRows],
     *,
-    method: str,
-    lam: float | None,
+    asked: Asked,
     intercept: bool,
     reports: Sequence[JointMoments] = (),
+    said: Sequence[str] = (),
 ) -> Fit:
     """Choose on ``select``, fit on ``train + select``, judge once on ``report``.
 
     reports : disjoint parts of the fold report, for its spread when no rows are held.
+    said : notes to begin with.
     """
     total = sum(joint.count for joint in folds.values())
     train, select, report = (folds.get(fold) for fold in ("train", "select", "report"))
-    notes: list[str] = []
+    notes = list(said)
     if total < FEW or train is None or train.count < 2:
         parts = list(folds.values())
         train, select, report = sum(parts[1:], parts[0]), None, None
@@ -76,7 +77,7 @@ def solve(
         )
     if train.x.trace <= 0:
         raise GramianError("the rows of X are all equal: there is nothing to map; check the source")
-    settings = list(settings_of(method, lam, train))
+    settings = list(settings_of(asked, train))
     if select is None and len(settings) > 1:
         settings = [_cautious(settings)]
         notes.append(f"no pairs to choose on; took {settings[0]}")
@@ -106,16 +107,16 @@ def solve(
         rows_per_dimension=data.count / data.x.d,
         notes=tuple(notes),
     )
-    spread, cosine, retrieval = math.nan, math.nan, {}
+    spread, cosine, finding = math.nan, math.nan, None
     kept = held.get("report")
     if report is not None and kept is not None and len(kept) >= 2:
         images = mapped(map, kept.x)
         spread, cosine = _r2_spread(images, kept.y), _cosine(images, kept.y)
-        retrieval = Targets(kept.y).found_by(images).to_json()
+        finding = Targets(kept.y).found_by(images)
     elif len(reports) > 1:
         spread = jackknife(lambda part: _r2(squared_error(part, map), part), reports)[1]
     r2 = evidence.r2.get("report", math.nan)
-    return Fit(map, evidence, chosen.setting, tuple(candidates), r2, spread, cosine, retrieval)
+    return Fit(map, evidence, chosen.setting, tuple(candidates), r2, spread, cosine, finding)
 
 
 def _r2(error: float, fold: JointMoments) -> float:
@@ -126,8 +127,9 @@ def _r2(error: float, fold: JointMoments) -> float:
 def _cautious(settings: list[Setting]) -> Setting:
     """The one of the settings that is safe without a fold to choose on."""
     same = [s for s in settings if (s.method, s.prior) == (CAUTIOUS.method, CAUTIOUS.prior)]
-    pool = same or settings
-    return min(pool, key=lambda s: abs(math.log((s.lam or 1e-6) / (0.1 if not same else 1.0))))
+    # of others the ridge nearest to 0.1, and of equals the first
+    near = 1.0 if same else 0.1
+    return min(same or settings, key=lambda s: abs(math.log((s.lam or 1e-6) / near)))
 
 
 def _r2_spread(images: NDArray[Any], targets: NDArray[Any]) -> float:

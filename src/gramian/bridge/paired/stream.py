@@ -19,6 +19,8 @@ from gramian.moments import FOLDS, Accumulator, JointMoments, Moments, NonFinite
 CHUNK = 4864
 """Rows taken together: the training share of them fills one product of an accumulator."""
 PAIR = Pair("x", "y")
+Chunk = tuple[slice, Keys, NDArray[np.int8]]
+"""Which rows, and the key and the fold of each."""
 
 
 class PairStream:
@@ -41,11 +43,12 @@ class PairStream:
         self.dx, self.dy = dx, dy
         self.shares, self.seed = shares, seed
         self._made = {"orders": {"y": target}, "precision": precision}
-        self.added = {fold: self._accumulator() for fold in FOLDS}
-        self.removed = {fold: self._accumulator() for fold in FOLDS}
+        self.added = {fold: self.accumulator() for fold in FOLDS}
+        self.removed = {fold: self.accumulator() for fold in FOLDS}
         self.held = {fold: HeldRows.empty(limit, dx, dy) for fold in FOLDS[1:]}
 
-    def _accumulator(self) -> Accumulator:
+    def accumulator(self) -> Accumulator:
+        """Sums like those of a fold, without a row in them."""
         return Accumulator({"x": self.dx, "y": self.dy}, [PAIR], **self._made)  # type: ignore[arg-type]
 
     @property
@@ -64,27 +67,64 @@ class PairStream:
 
         Raises
         ------
-        GramianError : NaN or infinity in a row; the chunks before it have been added.
+        GramianError : NaN or infinity in a row; the chunks before it have been added. An id that
+            is among the held rows already; nothing has been added then.
         """
-        for part, keys, folds in self.chunks(x, y, ids):
+        parts = self.chunks(x, y, ids)
+        if ids is not None:
+            parts = iter(self._new(list(parts), ids))
+        for part, keys, folds in parts:
             chosen = None if keep is None else keep[part]
-            self._update(self.added, x[part], y[part], folds, chosen, part.start)
-            for number, fold in enumerate(FOLDS[1:], 1):
-                mine = folds == number
-                which = np.flatnonzero(mine if chosen is None else mine & chosen)
-                self.held[fold] = self.held[fold].add(keys, x[part], y[part], which)
+            self.update(self.added, x[part], y[part], folds, chosen, part.start)
+            self.hold(keys, x[part], y[part], folds, chosen)
 
-    def remove(self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None = None) -> None:
-        """Take out pairs that were added before.
+    def _new(self, parts: list[Chunk], ids: list[Any]) -> list[Chunk]:
+        """The parts themselves, when none of their ids is held."""
+        known = np.concatenate([rows.keys for rows in self.held.values()])
+        for part, keys, _ in parts:
+            again = np.flatnonzero(np.isin(keys, known))
+            if len(again):
+                raise GramianError(
+                    f"id {str(ids[part.start + again[0]])!r} was added before; add every pair "
+                    "once, or remove the old one first"
+                )
+        return parts
+
+    def hold(
+        self,
+        keys: Keys,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        folds: NDArray[np.int8],
+        keep: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Keep what belongs to the held rows of a chunk."""
+        for number, fold in enumerate(FOLDS[1:], 1):
+            mine = folds == number
+            which = np.flatnonzero(mine if keep is None else mine & keep)
+            self.held[fold] = self.held[fold].add(keys, x, y, which)
+
+    def remove(
+        self,
+        x: NDArray[Any],
+        y: NDArray[Any],
+        ids: list[Any] | None = None,
+        never: Keys | None = None,
+    ) -> None:
+        """Take out pairs that were added before; those of the keys ``never`` were not.
 
         Raises
         ------
         GramianError : more pairs than a fold holds: some of them were never added.
         """
-        parts = list(self.chunks(x, y, ids))
+        parts = []
+        for part, keys, folds in self.chunks(x, y, ids):
+            if never is not None and len(never):
+                folds = np.where(np.isin(keys, never), np.int8(len(FOLDS)), folds)
+            parts.append((part, keys, folds))
         leaving = np.bincount(
-            np.concatenate([[], *(f for *_, f in parts)]).astype(int), minlength=3
-        )
+            np.concatenate([[], *(f for *_, f in parts)]).astype(int), minlength=len(FOLDS)
+        )[: len(FOLDS)]
         for fold, gone in zip(FOLDS, leaving, strict=True):
             there = self.added[fold].count - self.removed[fold].count
             if gone > there:
@@ -93,13 +133,11 @@ class PairStream:
                     "never added, or added with other ids"
                 )
         for part, keys, folds in parts:
-            self._update(self.removed, x[part], y[part], folds, None, part.start)
+            self.update(self.removed, x[part], y[part], folds, None, part.start)
             for fold in FOLDS[1:]:
                 self.held[fold] = self.held[fold].without(keys)
 
-    def chunks(
-        self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None
-    ) -> Iterator[tuple[slice, Keys, NDArray[np.int8]]]:
+    def chunks(self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None) -> Iterator[Chunk]:
         """Stretches of the rows, with key and fold of each."""
         if len(x) != len(y):
             raise GramianError(f"{len(x)} rows of X and {len(y)} of Y, expected pairs")
@@ -108,7 +146,7 @@ class PairStream:
             keys = keys_of(x[part], None if ids is None else ids[part], self.seed)
             yield part, keys, folds_of(keys, self.shares)
 
-    def _update(
+    def update(
         self,
         sums: dict[str, Accumulator],
         x: NDArray[Any],
@@ -117,6 +155,12 @@ class PairStream:
         keep: NDArray[np.bool_] | None,
         start: int,
     ) -> None:
+        """Add a chunk to sums by fold; ``start`` is the number of its first row.
+
+        Raises
+        ------
+        GramianError : NaN or infinity in a row.
+        """
         rows = {"x": tensor_of(x), "y": tensor_of(y)}
         for number, fold in enumerate(FOLDS):
             weight = folds == number

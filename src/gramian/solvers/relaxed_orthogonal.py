@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,10 +16,15 @@ from gramian.registry import method
 from gramian.solvers.evidence import Solution
 from gramian.solvers.judged import judged
 from gramian.solvers.minimise import minimise
+from gramian.solvers.procrustes import best_scale
+from gramian.solvers.spectrum import eigenvalues
 
 DELTAS = (0.0, 0.1, 0.3, 0.6, 1.0)
 """The default grid: from a rotation to any contraction or doubling of a direction."""
-STEPS = 200
+STEPS = 500
+"""At most so many projections from each start."""
+SETTLED = 1e-7
+"""A descent ends after three steps that each gain less than this times the variance."""
 HALVINGS = 30
 
 
@@ -30,24 +36,33 @@ def relaxed_orthogonal(
     *,
     delta: float | None = None,
     lam: float | None = None,
+    per_dimension: bool = True,
+    scaled: bool = False,
     intercept: bool = True,
 ) -> Solution:
     """Map of least squared error whose singular values all lie in ``[1 - delta, 1 + delta]``.
 
     ``delta = 0`` is Procrustes, a large one least squares. Between unequal widths the bound holds
-    for the ``min(dx, dy)`` singular values. Solved by projected gradient from least squares and
-    from Procrustes, the better result kept: for ``delta < 1`` the set is not convex.
+    for the ``min(dx, dy)`` singular values. Solved by accelerated projected gradient, each step an
+    SVD of order ``min(dx, dy)`` whatever the number of rows, from least squares and from
+    Procrustes, the better result kept: for ``delta < 1`` the set is not convex, and the result a
+    stationary point that is no worse than Procrustes.
 
     Parameters
     ----------
     delta : largest deviation of a singular value from 1; None takes that of
         ``(0, 0.1, 0.3, 0.6, 1)`` with the least error on ``select``.
-    lam : instead of ``delta``, the paper's own bound per dimension: ``|W^T W - I|_F / sqrt(d)``
-        of the smaller Gram matrix.
+    lam : instead of ``delta``, the paper's own bound, on ``|G - I|_F`` of the smaller Gram matrix
+        ``G`` (``W^T W``, or ``W W^T`` where it is the smaller).
+    per_dimension : ``lam`` bounds that norm over ``sqrt(min(dx, dy))``, so one value means the
+        same at any width; False for the plain norm of the paper.
+    scaled : the singular values are bounded to ``c [1 - delta, 1 + delta]``, with ``c`` the scale
+        of scaled Procrustes: for spaces whose rows differ in length.
 
     Raises
     ------
-    GramianError : a negative bound, both bounds, none without a fold to choose on, no rows.
+    GramianError : a negative bound, both bounds, none without a fold to choose on, no rows,
+        diagonal moments of ``x``.
     """
     for name, value in (("delta", delta), ("lam", lam)):
         if value is not None and not 0 <= value < math.inf:
@@ -61,27 +76,43 @@ def relaxed_orthogonal(
     if lam is None and delta is None:
         if select is None or select.count <= 0:
             raise GramianError("relaxed_orthogonal: give delta or lam, or a fold to choose on")
-        chosen = _choose(train, select, DELTAS, intercept)
+        chosen = _choose(train, select, DELTAS, intercept, scaled)
         notes.append(f"delta {chosen:g} has the least error on select")
     data = train if select is None or select.count <= 0 else train + select
-    problem = _Problem(Quadratic.from_joint(data, intercept=intercept))
-    weight = problem.at(chosen) if chosen is not None else problem.within(float(lam or 0.0))
+    problem = _Problem.of(data, intercept, scaled)
+    if chosen is not None:
+        found = problem.at(chosen)
+    else:
+        found = problem.within(float(lam or 0.0), per_dimension)
+    weight = problem.scale * found.weight
     s = torch.linalg.svdvals(weight)
-    notes.append(f"singular values from {float(s.min()):.4g} to {float(s.max()):.4g}")
+    notes.append(f"singular values from {float(s[-1]):.4g} to {float(s[0]):.4g}")
+    if scaled:
+        notes.append(f"scale {problem.scale:.6g}")
+    if not found.settled:
+        notes.append(
+            f"still falling after {STEPS} steps: the error is close to the least, above it"
+        )
     map = _affine(weight, data, intercept)
     folds = {"train": train, "select": select, "report": report}
-    return judged(map, folds, s, rows=data.count, notes=notes)
+    return judged(map, folds, problem.values, rows=data.count, notes=notes)
 
 
 def _choose(
-    train: JointMoments, select: JointMoments, deltas: Sequence[float], intercept: bool
+    train: JointMoments,
+    select: JointMoments,
+    deltas: Sequence[float],
+    intercept: bool,
+    scaled: bool,
 ) -> float:
-    problem = _Problem(Quadratic.from_joint(train, intercept=intercept))
-    errors = {
-        delta: squared_error(select, _affine(problem.at(delta), train, intercept))
-        for delta in deltas
-    }
-    return min(deltas, key=errors.__getitem__)
+    problem = _Problem.of(train, intercept, scaled)
+    errors: dict[float, float] = {}
+    before: Tensor | None = None
+    for delta in sorted(deltas):
+        # what a smaller bound allows, a larger one allows too: the error on train cannot rise
+        before = problem.at(delta, before).weight
+        errors[delta] = squared_error(select, _affine(problem.scale * before, train, intercept))
+    return min(errors, key=errors.__getitem__)
 
 
 def _affine(weight: Tensor, joint: JointMoments, intercept: bool) -> LinearMap:
@@ -89,49 +120,93 @@ def _affine(weight: Tensor, joint: JointMoments, intercept: bool) -> LinearMap:
     return Affine(map, joint.y.mean - weight @ joint.x.mean) if intercept else map
 
 
+@dataclass(frozen=True, eq=False)
+class _Descent:
+    weight: Tensor
+    settled: bool
+
+
+@dataclass(frozen=True, eq=False)
 class _Problem:
-    """One quadratic under a bound on the singular values."""
+    """One quadratic under a bound on the singular values, in units where they lie about one."""
 
-    def __init__(self, objective: Quadratic) -> None:
-        self.objective = objective
-        self.free, _ = minimise(objective)
-        self.rate = float(torch.linalg.eigvalsh(objective.A)[-1])
+    objective: Quadratic
+    scale: float
+    values: Tensor
+    """Eigenvalues of the input."""
+    free: Tensor
+    """The least squares weight (dy, dx)."""
+    rotation: Tensor
 
-    def at(self, delta: float) -> Tensor:
-        """The weight (dy, dx) for one bound."""
+    @classmethod
+    def of(cls, joint: JointMoments, intercept: bool, scaled: bool) -> _Problem:
+        objective = Quadratic.from_joint(joint, intercept=intercept)
+        u, _, vh = torch.linalg.svd(objective.B.T, full_matrices=False)
+        rotation = u @ vh
+        scale = best_scale(rotation, objective) if scaled else 1.0
+        values = eigenvalues(objective.A).clamp_min(0.0)
+        if scale <= 0:
+            raise GramianError(
+                "relaxed_orthogonal: no rotation lines the two sides up, so there is no scale; "
+                "leave out scaled"
+            )
+        # |Y - c X V^T|^2 with W = c V
+        A, B = scale * scale * objective.A, scale * objective.B
+        unit = Quadratic(A, B, objective.c, objective.n)
+        return cls(unit, scale, values, minimise(unit)[0], rotation)
+
+    def at(self, delta: float, warm: Tensor | None = None) -> _Descent:
+        """The weight for one bound. warm : the weight for a smaller one, in place of Procrustes."""
         if _deviation(self.free) <= delta:
-            return self.free
-        u, _, vh = torch.linalg.svd(self.objective.B.T, full_matrices=False)
-        if delta == 0 or self.rate <= 0:
-            return u @ vh
-        found = (self._descend(start, delta) for start in (self.free, u @ vh))
-        return min(found, key=self.objective.value)
+            return _Descent(self.free, True)
+        if delta == 0 or float(self.values[-1]) <= 0:
+            return _Descent(self.rotation, True)
+        starts = (self.free, self.rotation if warm is None else warm)
+        found = (self._descend(start, delta) for start in starts)
+        return min(found, key=lambda descent: self.objective.value(descent.weight))
 
-    def within(self, lam: float) -> Tensor:
-        """The weight whose smaller Gram matrix is ``lam`` per dimension away from the identity."""
+    def within(self, lam: float, per_dimension: bool) -> _Descent:
+        """The weight whose smaller Gram matrix is ``lam`` away from the identity."""
+        if per_dimension:
+            lam = lam * math.sqrt(min(self.free.shape))
         low, high = 0.0, _deviation(self.free)
         if _distance(self.free) <= lam:
-            return self.free
+            return _Descent(self.free, True)
+        best = _Descent(self.rotation, True)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            low, high = (middle, high) if _distance(self.at(middle)) < lam else (low, middle)
+            found = self.at(middle, best.weight)
+            if _distance(found.weight) < lam:
+                low, best = middle, found
+            else:
+                high = middle
             if high - low < 1e-4 * high:
                 break
-        return self.at(low)
+        return best
 
-    def _descend(self, weight: Tensor, delta: float) -> Tensor:
+    def _descend(self, weight: Tensor, delta: float) -> _Descent:
         weight = _clipped(weight, delta)
-        value = self.objective.value(weight)
-        scale = abs(self.objective.c) + abs(value)
+        value, fast, few = self.objective.value(weight), 1.0, 0
+        rate = self.scale * self.scale * float(self.values[-1])
+        before, small = weight, SETTLED * abs(self.objective.c)
         for _ in range(STEPS):
-            # W <- clip(W - (W A - B^T) / lambda_max(A))
-            gradient = weight @ self.objective.A - self.objective.B.T
-            step = _clipped(weight - gradient / self.rate, delta)
+            # V = W + beta (W - W_before); W <- clip(V - (V A - B^T) / lambda_max(A)), beta back to
+            # zero where that does not fall (Nesterov's steps, restarted)
+            faster = (1.0 + math.sqrt(1.0 + 4.0 * fast * fast)) / 2.0
+            ahead = weight + (fast - 1.0) / faster * (weight - before)
+            gradient = ahead @ self.objective.A - self.objective.B.T
+            step = _clipped(ahead - gradient / rate, delta)
             after = self.objective.value(step)
-            if value - after <= 1e-10 * scale:
-                return step if after < value else weight
-            weight, value = step, after
-        return weight
+            if after > value:
+                if fast == 1.0:
+                    return _Descent(weight, True)
+                fast, before = 1.0, weight
+                continue
+            few = few + 1 if value - after <= small else 0
+            before, weight, value, fast = weight, step, after, faster
+            if few == 3:
+                return _Descent(weight, True)
+        return _Descent(weight, False)
 
 
 def _clipped(weight: Tensor, delta: float) -> Tensor:
@@ -144,5 +219,5 @@ def _deviation(weight: Tensor) -> float:
 
 
 def _distance(weight: Tensor) -> float:
-    """``|G - I|_F / sqrt(d)`` of the smaller Gram matrix."""
-    return float((torch.linalg.svdvals(weight).square() - 1.0).square().mean().sqrt())
+    """``|G - I|_F`` of the smaller Gram matrix."""
+    return float((torch.linalg.svdvals(weight).square() - 1.0).norm())

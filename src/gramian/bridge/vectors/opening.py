@@ -1,0 +1,121 @@
+"""Vectors by address: which class reads or writes them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from gramian.bridge.vectors.address import Address
+from gramian.bridge.vectors.protocol import Stamp, VectorSink, VectorSource
+from gramian.errors import GramianError
+
+_SOURCES = {
+    "npy": ("arrays", "ArraySource"),
+    "npz": ("arrays", "ArraySource"),
+    "parquet": ("columns", "ColumnSource"),
+    "jsonl": ("lines", "LineSource"),
+    "lancedb": ("lancedb_store", "LanceSource"),
+    "faiss": ("faiss_store", "FaissSource"),
+    "qdrant": ("qdrant_store", "QdrantSource"),
+    "postgresql": ("postgres_store", "PostgresSource"),
+}
+_SINKS = {
+    "npy": ("files", "ArraySink"),
+    "parquet": ("files", "ColumnSink"),
+    "jsonl": ("files", "LineSink"),
+    "lancedb": ("lancedb_store", "LanceSink"),
+    "faiss": ("faiss_store", "FaissSink"),
+    "qdrant": ("qdrant_store", "QdrantSink"),
+    "postgresql": ("postgres_store", "PostgresSink"),
+}
+_NAMELESS = ("npy", "npz", "faiss")
+"""Kinds whose rows have no named fields."""
+
+
+def open_vectors(
+    address: str,
+    *,
+    id_field: str = "id",
+    vector_field: str | None = None,
+    text_field: str | None = None,
+) -> VectorSource:
+    """Open vectors for reading: a file or a store.
+
+    Parameters
+    ----------
+    address : ``x.npy``, ``x.npz#name``, ``x.parquet#column``, ``x.jsonl#field``,
+        ``lancedb:FOLDER/TABLE#column``, ``faiss:FILE``, ``qdrant:FOLDER_OR_URL/COLLECTION#vector``
+        or ``postgresql://…/db#table.column``.
+    id_field, vector_field, text_field : names, where they are not ``id``, the one column of
+        vectors, and ``text``.
+
+    Raises
+    ------
+    GramianError : no such place or field, a store that is away, content that is no vectors.
+    """
+    found = Address.parse(address)
+    module, name = _SOURCES[found.kind]
+    fields: dict[str, Any] = {}
+    if found.kind not in _NAMELESS:
+        fields = {"id_field": id_field, "vector_field": vector_field, "text_field": text_field}
+    elif text_field is not None:
+        raise GramianError(f"{address} holds no texts; --text-field {text_field} reads nothing")
+    source: VectorSource = _class(module, name)(found, **fields)
+    return source
+
+
+def open_sink(
+    address: str,
+    *,
+    dim: int,
+    dtype: str = "float32",
+    purpose: Stamp | None = None,
+    like: VectorSource | None = None,
+    force: bool = False,
+) -> VectorSink:
+    """Open a new place for vectors, or one that an earlier run left in part.
+
+    Parameters
+    ----------
+    dim, dtype : of the vectors to come; ``float32`` or ``float16``.
+    purpose : what the result will be (which bridge, which source): only a run of the same purpose
+        goes on with a part.
+    like : the source that the rows come from, which is never written to.
+
+    Raises
+    ------
+    GramianError : the place exists, holds part of something else, is the source itself, cannot
+        hold vectors of this width or dtype, or cannot be written at all.
+    """
+    found = Address.parse(address)
+    if found.kind not in _SINKS:
+        raise GramianError(f"{address}: a .{found.kind} file cannot be streamed to; write .npy")
+    if like is not None and same_place(found, Address.parse(like.address)):
+        raise GramianError(
+            f"{address} is the source of the vectors, which is never written to; choose another "
+            "file, table or column"
+        )
+    module, name = _SINKS[found.kind]
+    kind = _class(module, name)
+    kind.limits.check(dim)
+    if dtype not in kind.limits.dtypes:
+        raise GramianError(
+            f"{kind.limits.what} holds {' or '.join(kind.limits.dtypes)}, not {dtype}"
+        )
+    sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force)
+    return sink
+
+
+def same_place(one: Address, other: Address) -> bool:
+    """Whether two addresses lead to one table or file, however they are spelled."""
+    if one.kind != other.kind:
+        return False
+    if one.kind == "postgresql" or "://" in one.place:
+        return (one.place, one.part) == (other.place, other.part)
+    first, second = (Path(a.place).expanduser().resolve() for a in (one, other))
+    return first == second
+
+
+def _class(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"gramian.bridge.vectors.{module}"), name)

@@ -130,6 +130,7 @@ def test_select_chooses_and_report_judges() -> None:
     again = relaxed_orthogonal(folds[0] + folds[1], delta=best)
     np.testing.assert_allclose(weight_of(found.map), weight_of(again.map), atol=1e-6)
     error = float((found.map(x[300:]) - y[300:]).square().sum()) / 100
+    assert found.evidence.errors["select"] == pytest.approx(tried[best] / 100, rel=1e-5)
     assert found.evidence.errors["report"] == pytest.approx(error, rel=1e-9)
 
 

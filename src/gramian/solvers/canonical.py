@@ -53,8 +53,8 @@ def canonical(
     _check(train, rank, power, ridge, "canonical")
     held = select if select is not None and select.count > 0 else None
     notes: list[str] = []
+    first = _Directions.of(train, ridge)
     if power is None and held is not None:
-        first = _Directions.of(train, ridge)
         tried = {p: squared_error(held, first.map(p, rank)) for p in POWERS}
         power = min(POWERS, key=tried.__getitem__)
         notes.append(f"power {power:g} has the least error on select")
@@ -62,7 +62,7 @@ def canonical(
         power = 0.5
         notes.append("no fold to choose the power on; took 0.5")
     data = train if held is None else train + held
-    directions = _Directions.of(data, ridge)
+    directions = first if held is None else _Directions.of(data, ridge)
     notes += _few(directions, ridge)
     map = directions.map(power, rank)
     return judged(
@@ -70,6 +70,7 @@ def canonical(
         {"train": train, "select": held, "report": report},
         directions.spectrum,
         rows=data.count,
+        first=first.map(power, rank),
         notes=notes,
         regularization=directions.strength,
         relative=ridge,

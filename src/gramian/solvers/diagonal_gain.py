@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gramian.errors import GramianError
-from gramian.maps import Affine, Dense, LinearMap
+from gramian.maps import Affine, Diagonal, LinearMap
 from gramian.moments import JointMoments, Quadratic
 from gramian.moments.moments import linear_part
 from gramian.registry import method
@@ -39,7 +39,7 @@ def diagonal_gain(
     alive = spread > torch.finfo(spread.dtype).eps * spread.max()
     gain = torch.where(alive, along / spread.where(alive, torch.ones_like(spread)), 1.0)
     weight = gain[:, None] * weight
-    found: LinearMap = Dense(weight)
+    found = Diagonal(gain) @ linear_part(map).to(dtype=torch.float64)
     if intercept:
         found = Affine(found, joint.y.mean - weight @ joint.x.mean)
     notes = [f"gains from {float(gain.min()):.4g} to {float(gain.max()):.4g}"]

@@ -19,6 +19,7 @@ def judged(
     values: Tensor,
     *,
     rows: float,
+    first: LinearMap | None = None,
     notes: Sequence[str] = (),
     regularization: float = 0.0,
     relative: float = 0.0,
@@ -26,9 +27,14 @@ def judged(
     """The solution that a map is: its error per row and R² on every fold that there is.
 
     values : eigenvalues or singular values that the fit rested on. rows : rows of the fit.
+    first : the map fitted on ``train`` alone, where ``map`` was fitted again on ``train + select``:
+        the errors of both folds are of it, so the one on ``select`` is of rows it has not seen.
     """
     there = {name: fold for name, fold in folds.items() if fold is not None and fold.count > 0}
-    errors = {name: squared_error(fold, map) for name, fold in there.items()}
+    errors = {
+        name: squared_error(fold, map if first is None or name == "report" else first)
+        for name, fold in there.items()
+    }
     largest, smallest = float(values.max()), float(values.min())
     floor = max(map.shape) * 2.0**-52 * largest
     evidence = Evidence(

@@ -36,6 +36,8 @@ def reduced_rank(
 
     Parameters
     ----------
+    train, select, report : joint moments (dx, dy) of the folds. Fitted again on
+        ``train + select`` once rank and ridge are chosen.
     rank : 1 to min(dx, dy); None takes the one of least error on ``select``.
     lambdas : grid of the ridge, as for `ridge`, chosen at full rank.
 
@@ -44,7 +46,7 @@ def reduced_rank(
     GramianError : a rank out of range, or None without a fold to choose on; see also `ridge`.
     """
     most = min(train.x.d, train.y.d)
-    if rank is None and select is None:
+    if rank is None and (select is None or select.count <= 0):
         raise GramianError("reduced_rank: give a rank, or a fold to choose it on: select")
     if rank is not None and not 1 <= rank <= most:
         raise GramianError(f"rank is {rank}, expected 1 to {most}")
@@ -54,27 +56,33 @@ def reduced_rank(
     ).evidence
     notes = list(full.notes)
     strength = full.regularization
+    up, down = _factors(train, strength, intercept)
     if rank is None:
         assert select is not None
-        up, down = _factors(train, strength, intercept)
         errors = _errors_by_rank(up, down, train, select, intercept)
         rank = 1 + int(errors.argmin())
         notes.append(f"rank {rank} of {most} has the least error on select")
-    data = train if select is None else train + select
-    strength *= data.count / train.count
-    up, down = _factors(data, strength, intercept)
-    map: LinearMap = LowRank(up[:, :rank].contiguous(), down[:rank].contiguous())
-    if intercept:
-        map = Affine(map, data.y.mean - map.to_dense(torch.float64) @ data.x.mean)
+    map = first = _thin(up, down, rank, train, intercept)
+    data = train
+    if select is not None and select.count > 0:
+        data = train + select
+        strength *= data.count / train.count
+        map = _thin(*_factors(data, strength, intercept), rank, data, intercept)
     return judged(
         map,
         {"train": train, "select": select, "report": report},
         spectrum.values,
         rows=data.count,
+        first=first,
         notes=notes,
         regularization=strength,
         relative=full.relative_regularization,
     )
+
+
+def _thin(up: Tensor, down: Tensor, rank: int, joint: JointMoments, intercept: bool) -> LinearMap:
+    map = LowRank(up[:, :rank].contiguous(), down[:rank].contiguous())
+    return Affine(map, joint.y.mean - map(joint.x.mean)) if intercept else map
 
 
 def _factors(joint: JointMoments, strength: float, intercept: bool) -> tuple[Tensor, Tensor]:

@@ -50,6 +50,8 @@ def relaxed_orthogonal(
 
     Parameters
     ----------
+    train, select, report : joint moments (dx, dy) of the folds. Fitted again on
+        ``train + select`` once the bound is chosen.
     delta : largest deviation of a singular value from 1; None takes that of
         ``(0, 0.1, 0.3, 0.6, 1)`` with the least error on ``select``.
     lam : instead of ``delta``, the paper's own bound, on ``|G - I|_F`` of the smaller Gram matrix
@@ -72,18 +74,27 @@ def relaxed_orthogonal(
     if train.count <= 0:
         raise GramianError("relaxed_orthogonal: no rows; give more pairs")
     notes: list[str] = []
+    first: LinearMap | None = None
     chosen = delta
     if lam is None and delta is None:
         if select is None or select.count <= 0:
             raise GramianError("relaxed_orthogonal: give delta or lam, or a fold to choose on")
-        chosen = _choose(train, select, DELTAS, intercept, scaled)
+        chosen, first = _choose(train, select, DELTAS, intercept, scaled)
         notes.append(f"delta {chosen:g} has the least error on select")
-    data = train if select is None or select.count <= 0 else train + select
-    problem = _Problem.of(data, intercept, scaled)
-    if chosen is not None:
-        found = problem.at(chosen)
-    else:
-        found = problem.within(float(lam or 0.0), per_dimension)
+    data = train
+
+    def fit(joint: JointMoments) -> tuple[_Problem, _Descent]:
+        problem = _Problem.of(joint, intercept, scaled)
+        if chosen is not None:
+            return problem, problem.at(chosen)
+        return problem, problem.within(float(lam or 0.0), per_dimension)
+
+    if select is not None and select.count > 0:
+        data = train + select
+        if first is None:
+            problem, found = fit(train)
+            first = _affine(problem.scale * found.weight, train, intercept)
+    problem, found = fit(data)
     weight = problem.scale * found.weight
     s = torch.linalg.svdvals(weight)
     notes.append(f"singular values from {float(s[-1]):.4g} to {float(s[0]):.4g}")
@@ -95,7 +106,7 @@ def relaxed_orthogonal(
         )
     map = _affine(weight, data, intercept)
     folds = {"train": train, "select": select, "report": report}
-    return judged(map, folds, problem.values, rows=data.count, notes=notes)
+    return judged(map, folds, problem.values, rows=data.count, first=first, notes=notes)
 
 
 def _choose(
@@ -104,15 +115,19 @@ def _choose(
     deltas: Sequence[float],
     intercept: bool,
     scaled: bool,
-) -> float:
+) -> tuple[float, LinearMap]:
+    """The bound of least error on ``select``, and the map fitted with it."""
     problem = _Problem.of(train, intercept, scaled)
     errors: dict[float, float] = {}
+    maps: dict[float, LinearMap] = {}
     before: Tensor | None = None
     for delta in sorted(deltas):
         # what a smaller bound allows, a larger one allows too: the error on train cannot rise
         before = problem.at(delta, before).weight
-        errors[delta] = squared_error(select, _affine(problem.scale * before, train, intercept))
-    return min(errors, key=errors.__getitem__)
+        maps[delta] = _affine(problem.scale * before, train, intercept)
+        errors[delta] = squared_error(select, maps[delta])
+    chosen = min(errors, key=errors.__getitem__)
+    return chosen, maps[chosen]
 
 
 def _affine(weight: Tensor, joint: JointMoments, intercept: bool) -> LinearMap:

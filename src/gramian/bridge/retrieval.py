@@ -55,8 +55,8 @@ def top_k(
         best = np.empty((rows.stop - rows.start, 0), np.int64)
         for columns in _slices(len(right), block):
             items = _Side.of(right, columns, "index", metric, shift)
-            keys = _keys(_score(query, items, metric), columns.start)
-            best = _largest(np.concatenate([best, _largest(keys, k)], axis=1), k)
+            found = _best(_score(query, items, metric), columns.start, k)
+            best = _largest(np.concatenate([best, found], axis=1), k)
         best = -np.sort(-best, axis=1)
         positions[rows], scores[rows] = _unpacked(best)
     return positions, scores
@@ -216,12 +216,28 @@ def _score(query: _Side, items: _Side, metric: str) -> Scores:
 # negated so that the lower one is larger, below. Then partition and sort break ties by themselves.
 
 
-def _keys(scores: Scores, start: int) -> Positions:
+def _keys(scores: Scores, positions: Positions) -> Positions:
     bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
     bits = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
-    below = 0xFFFFFFFF - np.arange(start, start + scores.shape[1], dtype=np.int64)
-    keys: Positions = (bits << 32) | below
+    keys: Positions = (bits << 32) | (0xFFFFFFFF - positions)
     return keys
+
+
+def _best(scores: Scores, start: int, k: int) -> Positions:
+    """Keys of the k largest scores of every row, in any order; ``start`` is column 0."""
+    every = np.arange(start, start + scores.shape[1], dtype=np.int64)
+    if scores.shape[1] <= k:
+        return _keys(scores, every)
+    least = np.partition(scores, -k, axis=1)[:, -k]
+    reach = scores >= least[:, None]
+    # exactly k reach the k-th score unless some are equal to it: only those rows need all keys
+    plain = np.count_nonzero(reach, axis=1) == k
+    best = np.empty((len(scores), k), np.int64)
+    reach[~plain] = False
+    rows, columns = np.nonzero(reach)
+    best[plain] = _keys(scores[rows, columns], every[columns]).reshape(-1, k)
+    best[~plain] = _largest(_keys(scores[~plain], every), k)
+    return best
 
 
 def _unpacked(keys: Positions) -> tuple[Positions, Scores]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,38 @@ class Fit:
     candidates: tuple[Candidate, ...]
     r2: float
     """On ``report``; nan without it."""
-    r2_spread: float
-    """Standard error of the same; nan where nothing is known of it."""
-    cosine: float
-    """Mean cosine of mapped rows with their partners on ``report``."""
-    finding: Finding | None
-    """What mapped rows of ``report`` find; None without rows."""
+    kept: HeldRows | None
+    """Pairs of ``report`` that are left as rows; their figures are found when asked for."""
+    reports: tuple[JointMoments, ...]
+    """Disjoint parts of ``report``, for the spread when there are no rows."""
+
+    @cached_property
+    def images(self) -> NDArray[Any] | None:
+        """The kept sources behind the map."""
+        return None if self.kept is None else mapped(self.map, self.kept.x)
+
+    @cached_property
+    def r2_spread(self) -> float:
+        """Standard error of ``r2``; nan where nothing is known of it."""
+        if self.kept is not None and self.images is not None:
+            return _r2_spread(self.images, self.kept.y)
+        if len(self.reports) > 1:
+            return jackknife(lambda part: _r2(squared_error(part, self.map), part), self.reports)[1]
+        return math.nan
+
+    @cached_property
+    def cosine(self) -> float:
+        """Mean cosine of mapped rows with their partners; nan without rows."""
+        if self.kept is None or self.images is None:
+            return math.nan
+        return _cosine(self.images, self.kept.y)
+
+    @cached_property
+    def finding(self) -> Finding | None:
+        """What mapped rows of ``report`` find; None without rows."""
+        if self.kept is None or self.images is None:
+            return None
+        return Targets(self.kept.y).found_by(self.images)
 
 
 def solve(
@@ -64,8 +91,8 @@ def solve(
     train, select, report = (folds.get(fold) for fold in ("train", "select", "report"))
     notes = list(said)
     if total < FEW or train is None or train.count < 2:
-        parts = list(folds.values())
-        train, select, report = sum(parts[1:], parts[0]), None, None
+        every = list(folds.values())
+        train, select, report = sum(every[1:], every[0]), None, None
         held = {}
         notes.append(f"{total:g} pairs, fewer than {FEW}: none were set aside, nothing is judged")
     if train.count < 2:
@@ -107,16 +134,12 @@ def solve(
         rows_per_dimension=data.count / data.x.d,
         notes=tuple(notes),
     )
-    spread, cosine, finding = math.nan, math.nan, None
     kept = held.get("report")
-    if report is not None and kept is not None and len(kept) >= 2:
-        images = mapped(map, kept.x)
-        spread, cosine = _r2_spread(images, kept.y), _cosine(images, kept.y)
-        finding = Targets(kept.y).found_by(images)
-    elif len(reports) > 1:
-        spread = jackknife(lambda part: _r2(squared_error(part, map), part), reports)[1]
+    if report is None or kept is None or len(kept) < 2:
+        kept = None
     r2 = evidence.r2.get("report", math.nan)
-    return Fit(map, evidence, chosen.setting, tuple(candidates), r2, spread, cosine, finding)
+    parts = () if report is None else tuple(reports)
+    return Fit(map, evidence, chosen.setting, tuple(candidates), r2, kept, parts)
 
 
 def _r2(error: float, fold: JointMoments) -> float:

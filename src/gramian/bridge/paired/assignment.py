@@ -13,6 +13,8 @@ from gramian.errors import GramianError
 from gramian.moments import FOLDS, Shares
 
 Keys = NDArray[np.uint64]
+HASHED = 4096
+"""Rows that are hashed together."""
 
 
 def keys_of(rows: NDArray[Any], ids: Sequence[Any] | None, seed: int) -> Keys:
@@ -25,12 +27,14 @@ def keys_of(rows: NDArray[Any], ids: Sequence[Any] | None, seed: int) -> Keys:
         salt = int(seed % 2**64).to_bytes(8, "little")
         hashed = (blake2b(text, digest_size=8, key=salt).digest() for text in texts)
         return np.frombuffer(b"".join(hashed), dtype="<u8").astype(np.uint64)
-    words = np.ascontiguousarray(rows, dtype=np.float32).view(np.uint32)
     # multiplications by odd numbers, summed modulo 2^32: exact, so the order of sums is nothing
-    odd = _mixed(np.arange(words.shape[1], dtype=np.uint64) + np.uint64(seed % 2**32)) | np.uint64(
-        1
-    )
-    sums = np.einsum("ij,j->i", words, odd.astype(np.uint32))
+    places = np.arange(rows.shape[1], dtype=np.uint64) + np.uint64(seed % 2**32)
+    odd = (_mixed(places) | np.uint64(1)).astype(np.uint32)
+    sums = np.empty(len(rows), np.uint32)
+    for start in range(0, len(rows), HASHED):
+        part = slice(start, start + HASHED)
+        words = np.ascontiguousarray(rows[part], dtype=np.float32).view(np.uint32)
+        np.einsum("ij,j->i", words, odd, out=sums[part])
     return _mixed(sums.astype(np.uint64))
 
 

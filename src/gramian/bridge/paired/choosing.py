@@ -50,8 +50,9 @@ def choose(
     held: HeldRows | None,
     *,
     intercept: bool,
-) -> list[Candidate]:
-    """Fit every setting on ``train`` and judge it on ``select``; exactly one comes out chosen.
+) -> tuple[list[Candidate], LinearMap]:
+    """Fit every setting on ``train`` and judge it on ``select``; exactly one comes out chosen, and
+    its map is returned beside.
 
     With at least 20 held rows the settings are ranked by the mean, over pairs, of the reciprocal
     rank of the own partner and the share of its ten neighbours found. Those that lie within one
@@ -61,7 +62,7 @@ def choose(
     fitting = Fitting(train, intercept)
     judged = held is not None and len(held) >= ENOUGH and len(settings) > 1
     targets = Targets(held.y[:CHOOSING]) if judged and held is not None else None
-    candidates = []
+    candidates, maps = [], []
     for setting in settings:
         map = fitting.map(setting)
         error = math.nan if select is None else squared_error(select, map) / select.count
@@ -69,7 +70,9 @@ def choose(
         if targets is not None and held is not None:
             finding = targets.found_by(mapped(map, held.x[:CHOOSING]))
         candidates.append(Candidate(setting, error, finding))
-    return _marked(candidates)
+        maps.append(map)
+    marked = _marked(candidates)
+    return marked, next(map for c, map in zip(marked, maps, strict=True) if c.chosen)
 
 
 def _marked(candidates: list[Candidate]) -> list[Candidate]:

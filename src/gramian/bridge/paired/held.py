@@ -57,6 +57,38 @@ class HeldRows:
         return HeldRows(self.limit, self.keys[stay], self.x[stay], self.y[stay])
 
 
+class Holding:
+    """Held rows that are gathered: what comes in waits, and is sorted in now and then."""
+
+    def __init__(self, limit: int, dx: int, dy: int) -> None:
+        self._rows = HeldRows.empty(limit, dx, dy)
+        self._waiting: list[tuple[Keys, NDArray[Any], NDArray[Any]]] = []
+
+    def add(self, keys: Keys, x: NDArray[Any], y: NDArray[Any], which: NDArray[Any]) -> None:
+        """Offer the rows ``which`` of a batch; only what may be kept is copied."""
+        rows = self._rows
+        if rows.limit == 0:
+            return
+        if len(rows) >= rows.limit:
+            which = which[keys[which] < rows.keys[-1]]
+        if len(which):
+            self._waiting.append((keys[which], x[which], y[which]))
+        if sum(len(waiting) for waiting, *_ in self._waiting) >= max(rows.limit, 1) // 2:
+            self.now()
+
+    def now(self) -> HeldRows:
+        """The rows so far."""
+        if self._waiting:
+            keys, x, y = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+            self._rows = self._rows.add(keys, x, y, np.arange(len(keys)))
+            self._waiting = []
+        return self._rows
+
+    def remove(self, keys: Keys) -> None:
+        """Take out the pairs of these keys."""
+        self._rows = self.now().without(keys)
+
+
 def _merged(
     held: NDArray[Any],
     batch: NDArray[Any],

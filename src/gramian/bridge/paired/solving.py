@@ -109,11 +109,10 @@ def solve(
         settings = [_cautious(settings)]
         notes.append(f"no pairs to choose on; took {settings[0]}")
     rows = held.get("select")
-    candidates = choose(settings, train, select, rows, intercept=intercept)
+    candidates, first = choose(settings, train, select, rows, intercept=intercept)
     chosen = next(candidate for candidate in candidates if candidate.chosen)
     if len(candidates) > 1 and chosen.finding is None:
         notes.append("chosen by squared error: no rows were kept to search among")
-    first = fit_setting(chosen.setting, train, intercept=intercept)
     data = train if select is None else train + select
     map = first if select is None else fit_setting(chosen.setting, data, intercept=intercept)
     judged = {"train": (train, first)}

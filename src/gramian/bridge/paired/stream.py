@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gramian.bridge.paired.assignment import Keys, folds_of, keys_of
-from gramian.bridge.paired.held import HeldRows
+from gramian.bridge.paired.held import HeldRows, Holding
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, Accumulator, JointMoments, Moments, NonFiniteRows, Pair, Shares
 
-CHUNK = 4864
-"""Rows taken together: the training share of them fills one product of an accumulator."""
+CHUNK = 32768
+"""Rows dealt together: the shares that judge fill most of one product of an accumulator."""
+PRODUCT = 4096
+"""Rows of one product at most."""
 PAIR = Pair("x", "y")
 Chunk = tuple[slice, Keys, NDArray[np.int8]]
 """Which rows, and the key and the fold of each."""
@@ -45,11 +47,16 @@ class PairStream:
         self._made = {"orders": {"y": target}, "precision": precision}
         self.added = {fold: self.accumulator() for fold in FOLDS}
         self.removed = {fold: self.accumulator() for fold in FOLDS}
-        self.held = {fold: HeldRows.empty(limit, dx, dy) for fold in FOLDS[1:]}
+        self._holding = {fold: Holding(limit, dx, dy) for fold in FOLDS[1:]}
 
     def accumulator(self) -> Accumulator:
         """Sums like those of a fold, without a row in them."""
         return Accumulator({"x": self.dx, "y": self.dy}, [PAIR], **self._made)  # type: ignore[arg-type]
+
+    @property
+    def held(self) -> dict[str, HeldRows]:
+        """The rows that are kept of ``select`` and of ``report``."""
+        return {fold: holding.now() for fold, holding in self._holding.items()}
 
     @property
     def count(self) -> float:
@@ -102,7 +109,7 @@ class PairStream:
         for number, fold in enumerate(FOLDS[1:], 1):
             mine = folds == number
             which = np.flatnonzero(mine if keep is None else mine & keep)
-            self.held[fold] = self.held[fold].add(keys, x, y, which)
+            self._holding[fold].add(keys, x, y, which)
 
     def remove(
         self,
@@ -135,7 +142,7 @@ class PairStream:
         for part, keys, folds in parts:
             self.update(self.removed, x[part], y[part], folds, None, part.start)
             for fold in FOLDS[1:]:
-                self.held[fold] = self.held[fold].without(keys)
+                self._holding[fold].remove(keys)
 
     def chunks(self, x: NDArray[Any], y: NDArray[Any], ids: list[Any] | None) -> Iterator[Chunk]:
         """Stretches of the rows, with key and fold of each."""
@@ -161,21 +168,24 @@ class PairStream:
         ------
         GramianError : NaN or infinity in a row.
         """
-        rows = {"x": tensor_of(x), "y": tensor_of(y)}
         for number, fold in enumerate(FOLDS):
-            weight = folds == number
-            if keep is not None:
-                weight &= keep
-            if not weight.any():
-                continue
-            try:
-                sums[fold].update(rows, None if weight.all() else weight.astype(np.float64))
-            except NonFiniteRows as error:
-                side = error.site.upper()
-                raise GramianError(
-                    f"{side}: row {start + error.row} {error.reason or 'holds NaN or infinity'}; "
-                    "leave it out or embed it again"
-                ) from None
+            mine = folds == number
+            which = np.flatnonzero(mine if keep is None else mine & keep)
+            for some in np.array_split(which, -(-len(which) // PRODUCT)) if len(which) else ():
+                low, high = int(some[0]), int(some[-1]) + 1
+                rows = {"x": tensor_of(x[low:high]), "y": tensor_of(y[low:high])}
+                weight = None
+                if len(some) < high - low:
+                    weight = np.zeros(high - low)
+                    weight[some - low] = 1.0
+                try:
+                    sums[fold].update(rows, weight)
+                except NonFiniteRows as error:
+                    side, row = error.site.upper(), start + low + error.row
+                    raise GramianError(
+                        f"{side}: row {row} {error.reason or 'holds NaN or infinity'}; leave it "
+                        "out or embed it again"
+                    ) from None
 
     def folds(self) -> dict[str, JointMoments]:
         """Joint moments of every fold that holds pairs."""

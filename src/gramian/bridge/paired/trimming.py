@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gramian.bridge.paired.assignment import Keys
 from gramian.bridge.paired.choosing import mapped
 from gramian.bridge.paired.families import Fitting, Setting
-from gramian.bridge.paired.stream import PAIR, PairStream, plain
+from gramian.bridge.paired.stream import PAIR, PRODUCT, PairStream, plain
 from gramian.maps import LinearMap
 from gramian.moments import JointMoments, squared_error
 
@@ -98,12 +98,12 @@ def find_suspects(
             half = _half(keys)
             for side, judge in enumerate(reversed(maps)):
                 mine = part.start + np.flatnonzero(half == side)
-                if len(mine):
-                    image, target = mapped(judge.map, x[mine]), np.asarray(y[mine])
-                    own[mine] = _misfit(image, target, judge.centre)
-                    if len(mine) > 1:
-                        other = np.roll(target, len(mine) // 2, axis=0)
-                        wrong[mine] = _misfit(image, other, judge.centre)
+                for some in np.array_split(mine, max(1, len(mine) // PRODUCT)):
+                    image, target = mapped(judge.map, x[some]), np.asarray(y[some])
+                    own[some] = _misfit(image, target, judge.centre)
+                    if len(some) > 1:
+                        other = np.roll(target, len(some) // 2, axis=0)
+                        wrong[some] = _misfit(image, other, judge.centre)
         verdict = _judged(own, wrong[~np.isnan(wrong)])
         keep = verdict.keep
         if math.isnan(verdict.share):

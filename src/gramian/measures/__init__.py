@@ -20,7 +20,7 @@ from gramian.measures.magnitude import Magnitude, magnitude_weights
 from gramian.measures.neural_collapse import Simplex, nc1, nc2, nc3
 from gramian.measures.nuclear import matrix_entropy, matrix_nuclear_norm, nuclear_norm, rankme
 from gramian.measures.procrustes_bound import ProcrustesBound, procrustes_bound
-from gramian.measures.readable import readable_fraction
+from gramian.measures.readable import readable_by_class, readable_fraction
 from gramian.measures.shape import match_permutation, procrustes_distance, shape_distance
 from gramian.measures.spread import (
     Spread,
@@ -88,6 +88,7 @@ __all__ = [
     "pwcca",
     "rankme",
     "rate_reduction",
+    "readable_by_class",
     "readable_fraction",
     "regression_r2",
     "shape_distance",

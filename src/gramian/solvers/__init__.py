@@ -15,7 +15,7 @@ from gramian.solvers.relaxed_orthogonal import relaxed_orthogonal
 from gramian.solvers.ridge import LAMBDAS, ridge
 from gramian.solvers.shrinkage import Shrinkage, ledoit_wolf, linear_shrinkage
 from gramian.solvers.spectrum import Spectrum
-from gramian.solvers.whitening import whitening
+from gramian.solvers.whitening import colouring, whitening
 
 __all__ = [
     "FILTERS",
@@ -29,6 +29,7 @@ __all__ = [
     "Spectrum",
     "canonical",
     "canonical_coordinates",
+    "colouring",
     "complete",
     "cur",
     "diagonal_gain",

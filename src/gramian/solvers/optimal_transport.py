@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -18,11 +20,14 @@ def optimal_transport(
 ) -> Affine:
     """The cheapest affine map that gives rows the mean and covariance of a target, unpaired.
 
-    ``T = Cs^(-1/2) (Cs^(1/2) Ct Cs^(1/2))^(1/2) Cs^(-1/2)``, ``y = T (x - mu_s) + mu_t``. ``T`` is
+    ``T = Cs^(-1/2) (Cs^(1/2) Ct Cs^(1/2))^(1/2) Cs^(-1/2)``, ``y = T (x - mu_s) + mu_t``;
+    equivalent to ``ot.gaussian.bures_wasserstein_mapping`` on covariances over n. ``T`` is
     symmetric and positive: it stretches and never rotates. It corrects a shift between two sets of
     rows of one model; between two models, whose axes have nothing to do with each other, it cannot
-    work, however well the covariances then agree. Directions in which the source does not vary
-    are sent to zero.
+    work, however well the covariances then agree.
+
+    Of a source that does not vary in every direction, ``T`` still sends the rows the cheapest way,
+    but no map makes variance out of none: of the target only as many directions are reached.
 
     Parameters
     ----------
@@ -32,7 +37,8 @@ def optimal_transport(
 
     Raises
     ------
-    GramianError : unequal widths, diagonal moments, no rows, a negative ridge.
+    GramianError : unequal widths, diagonal moments, no rows, an alpha that is not finite, a ridge
+        that is negative or not finite.
     """
     if source.d != target.d:
         raise GramianError(
@@ -43,23 +49,26 @@ def optimal_transport(
         raise GramianError("optimal transport needs full moments of both sides")
     if source.count <= 0 or target.count <= 0:
         raise GramianError("optimal transport: no rows on one side")
-    if ridge < 0:
-        raise GramianError(f"ridge is {ridge}, expected at least 0")
-    before, after = source.scatter / source.count, target.scatter / target.count
-    noise = ridge * before.trace() / source.d
-    eye = torch.eye(source.d, dtype=before.dtype)
-    before, after = before + noise * eye, after + noise * eye
-    root, inverse = _root(before)
-    middle, _ = _root(root @ after @ root)
-    weight = inverse @ middle @ inverse
-    weight = (1.0 - alpha) * (weight + weight.T) / 2 + alpha * eye
-    mean_s, mean_t = source.mean, (1.0 - alpha) * target.mean + alpha * source.mean
-    return Affine(Dense(weight, tags={Tag.SYMMETRIC}), mean_t - weight @ mean_s)
+    if not 0 <= ridge < math.inf:
+        raise GramianError(f"ridge is {ridge}, expected a finite number of at least 0")
+    if not math.isfinite(alpha):
+        raise GramianError(f"alpha is {alpha}, expected 0 (the whole way) to 1 (stay)")
+    noise = ridge * source.trace / source.count / source.d
+    before, after = (_factor(side.scatter / side.count, noise) for side in (source, target))
+    # With Cs = F F^T, Ct = G G^T and G^T F = P S Q^T the same T is G P S^-1 P^T G^T, which needs no
+    # inverse of Cs and no root of a product
+    p, s, _ = torch.linalg.svd(after.T @ before, full_matrices=False)
+    reached = s > source.d * torch.finfo(s.dtype).eps * (s[0] if len(s) else 0.0)
+    thin = after @ (p[:, reached] / s[reached].sqrt())
+    weight = (1.0 - alpha) * (thin @ thin.T)
+    weight.diagonal().add_(alpha)
+    mean_t = (1.0 - alpha) * target.mean + alpha * source.mean
+    return Affine(Dense(weight, tags={Tag.SYMMETRIC}), mean_t - weight @ source.mean)
 
 
-def _root(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Root and pseudo-inverse root of a covariance."""
-    values, vectors = eigh((matrix + matrix.T) / 2)
-    kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1].clamp_min(0.0)
-    vectors, root = vectors[:, kept], values[kept].sqrt()
-    return (vectors * root) @ vectors.T, (vectors / root) @ vectors.T
+def _factor(covariance: Tensor, noise: float) -> Tensor:
+    """``F`` (d, rank) with ``F F^T = covariance + noise I``."""
+    values, vectors = eigh(covariance)
+    values = values.clamp_min(0.0) + noise
+    kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1]
+    return vectors[:, kept] * values[kept].sqrt()

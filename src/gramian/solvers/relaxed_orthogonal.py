@@ -226,7 +226,8 @@ class _Problem:
 
 def _clipped(weight: Tensor, delta: float) -> Tensor:
     u, s, vh = torch.linalg.svd(weight, full_matrices=False)
-    return (u * s.clamp(max(0.0, 1.0 - delta), 1.0 + delta)) @ vh
+    bounded: Tensor = s.clamp(max(0.0, 1.0 - delta), 1.0 + delta)
+    return torch.mm(u * bounded, vh)
 
 
 def _deviation(weight: Tensor) -> float:

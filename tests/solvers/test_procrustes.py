@@ -78,3 +78,23 @@ def test_singular_and_empty() -> None:
     empty = JointMoments(Moments.empty(2), Moments.empty(2), torch.zeros(2, 2).double())
     with pytest.raises(GramianError, match="no rows"):
         procrustes(empty)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_a_rotation_never_reflects(d: int) -> None:
+    """Umeyama: ``W = V diag(1, ..., 1, -1) U^T`` where the best map reflects, with its scale."""
+    x = X[:, :d]
+    mirror = torch.ones(d).double()
+    mirror[0] = -3.0
+    joint = JointMoments.from_rows(x, x * mirror)
+    assert float(torch.linalg.det(procrustes(joint).map.to_dense())) < 0
+    plain = procrustes(joint, rotation_only=True).map
+    plain.check_tags()
+    assert float(torch.linalg.det(plain.to_dense())) == pytest.approx(1.0, rel=1e-12)
+    u, s, vh = np.linalg.svd(joint.cross.numpy())
+    signs = np.ones(d)
+    signs[-1] = np.sign(np.linalg.det(u) * np.linalg.det(vh))
+    np.testing.assert_allclose(plain.to_dense(), vh.T @ np.diag(signs) @ u.T, atol=1e-12)
+    scaled = procrustes(joint, rotation_only=True, scaled=True).map.to_dense()
+    scale = max(0.0, float((s * signs).sum())) / joint.x.trace
+    np.testing.assert_allclose(scaled, scale * plain.to_dense(), atol=1e-12)

@@ -60,7 +60,8 @@ def procrustes(
         weight = weight - 2.0 * torch.outer(vh[-1], u[:, -1])
         notes.append("the best orthogonal map is a reflection; took the best rotation")
     if scaled:
-        scale = best_scale(weight, objective)
+        # below zero only for rotations of width one, where it would be the reflection again
+        scale = max(0.0, best_scale(weight, objective))
         weight = scale * weight
         notes.append(f"scale {scale:.6g}")
     tags = {Tag.ORTHOGONAL} if square and not scaled else set[Tag]()

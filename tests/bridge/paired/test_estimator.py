@@ -111,7 +111,7 @@ def test_equal_rows_share_a_fold_and_every_fold_gets_its_share():
     assert (folds_of(keys_of(x, None, 1), Shares()) != folds).mean() > 0.2
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "memmap", "arrow", "pandas"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "memmap", "arrow", "pandas", "polars"])
 def test_every_container(kind, tmp_path):
     x, y = (rows.astype(np.float16).astype(np.float32) for rows in pairs(n=600))
     expected = Bridge("ridge", lam=0.1).fit(x, y).transform(x)
@@ -131,6 +131,9 @@ def test_every_container(kind, tmp_path):
     elif kind == "arrow":
         pa = pytest.importorskip("pyarrow")
         a, b = (pa.FixedSizeListArray.from_arrays(pa.array(r.ravel()), r.shape[1]) for r in (x, y))
+    elif kind == "polars":
+        pl = pytest.importorskip("polars")
+        a, b = pl.Series("x", x), pl.DataFrame(y)
     else:
         pd = pytest.importorskip("pandas")
         a, b = pd.Series(list(x)), pd.Series(list(y))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
+from gramian.bridge.paired.carrying import mapped
 from gramian.bridge.paired.families import Fitting, Setting
 from gramian.bridge.paired.finding import Finding, Targets
 from gramian.bridge.paired.held import HeldRows
@@ -95,12 +95,3 @@ def _marked(candidates: list[Candidate]) -> list[Candidate]:
 def _within(best: np.ndarray[Any, Any], score: np.ndarray[Any, Any]) -> bool:
     gap = best - score
     return bool(gap.mean() <= gap.std(ddof=1) / math.sqrt(len(gap)))
-
-
-def mapped(map: LinearMap, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rows through a map, in the dtype of the rows (float32 of half precision)."""
-    dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
-    plain = np.ascontiguousarray(rows)
-    tensor = torch.from_numpy(plain if plain.flags.writeable else plain.copy())
-    result: np.ndarray[Any, Any] = map.to(dtype=dtype)(tensor.to(dtype)).numpy()
-    return result

@@ -11,18 +11,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from gramian.bridge.paired.assignment import check_ids
-from gramian.bridge.paired.choosing import mapped
+from gramian.bridge.paired.carrying import carried
 from gramian.bridge.paired.families import Asked
 from gramian.bridge.paired.fitted import Fitted
 from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of
-from gramian.bridge.paired.stream import PairStream, plain
+from gramian.bridge.paired.stream import PairStream
 from gramian.bridge.paired.trimming import find_suspects
 from gramian.bridge.rows import as_matrix, check_finite
 from gramian.errors import GramianError
-from gramian.maps import LinearMap
 from gramian.moments import JointMoments, Shares
-
-BLOCK = 8192
 
 
 class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -176,16 +173,7 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.asked()
         if self.trim:
             raise GramianError("trim needs the pairs themselves; call fit")
-        parts = [report] if isinstance(report, JointMoments) else list(report or [])
-        folds = {"train": plain(train)}
-        if select is not None:
-            folds["select"] = plain(select)
-        if parts:
-            folds["report"] = plain(sum(parts[1:], parts[0]))
-        if len({(joint.x.d, joint.y.d) for joint in folds.values()}) > 1:
-            raise GramianError("the folds have moments of different widths; expected one pair")
-        if train.x.is_diagonal:
-            raise GramianError("train has diagonal moments of x; collect them with order='full'")
+        folds, parts = folds_of_moments(train, select, report)
         self._stream = self._suspects = None
         self._moments = (folds, parts)
         self.n_features_in_, self._n_features_out = train.x.d, train.y.d
@@ -203,7 +191,7 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         x = sources_of(self, X, reset=False)
         check_finite(x, "X")
-        result = self._through(self.map_, x)
+        result = carried(self.map_, x)
         if self.normalise:
             norms = np.linalg.norm(result, axis=1, keepdims=True)
             result /= np.where(norms > 0, norms, 1)
@@ -220,7 +208,7 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         check_is_fitted(self)
         y = as_matrix(X, "Y", width=self._n_features_out)
-        return self._through(self.map_.pinv(), y)
+        return carried(self.map_.pinv(), y)
 
     def score(self, X: Any, y: Any) -> float:
         """R2 of mapped rows against their partners, all coordinates together (1 at best)."""
@@ -241,12 +229,7 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         GramianError : settings that do not exist or do not go together.
         """
         asked = Asked(self.method, self.lam, self.rank, self.delta)
-        asked.check()
-        if self.method == "cca" and (self.target_moments != "full" or not self.intercept):
-            raise GramianError(
-                "cca needs the covariance of Y and a bias: "
-                "Bridge('cca', target_moments='full', intercept=True)"
-            )
+        asked.check(full=self.target_moments == "full", intercept=self.intercept)
         return asked
 
     def __sklearn_tags__(self) -> Any:
@@ -269,10 +252,3 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             target=self.target_moments,
             precision="float64" if wide else "float32",
         )
-
-    def _through(self, map: LinearMap, x: NDArray[Any]) -> NDArray[Any]:
-        dtype = np.float64 if x.dtype == np.float64 else np.float32
-        result = np.empty((len(x), map.out_features), dtype)
-        for start in range(0, len(x), BLOCK):
-            result[start : start + BLOCK] = mapped(map, x[start : start + BLOCK])
-        return result

@@ -72,13 +72,19 @@ class Asked:
     rank: int | None = None
     delta: float | None = None
 
-    def check(self) -> None:
-        """Before any row is read.
+    def check(self, *, full: bool = True, intercept: bool = True) -> None:
+        """Before any row is read; ``full`` is whether the covariance of Y will be there.
 
         Raises
         ------
-        GramianError : an unknown method, a value out of range, or one the method does not have.
+        GramianError : an unknown method, a value out of range, one the method does not have, or
+            ``cca`` without what it needs.
         """
+        if self.method == "cca" and not (full and intercept):
+            raise GramianError(
+                "cca needs the covariance of Y and a bias: "
+                "Bridge('cca', target_moments='full', intercept=True)"
+            )
         if self.method != "auto" and self.method not in METHODS:
             raise GramianError(
                 f"method is {self.method!r}, expected auto or one of {', '.join(METHODS)}"

@@ -73,7 +73,7 @@ class Holding:
             which = which[keys[which] < rows.keys[-1]]
         if len(which):
             self._waiting.append((keys[which], x[which], y[which]))
-        if sum(len(waiting) for waiting, *_ in self._waiting) >= max(rows.limit, 1) // 2:
+        if sum(len(waiting) for waiting, *_ in self._waiting) >= rows.limit:
             self.now()
 
     def now(self) -> HeldRows:

@@ -11,9 +11,10 @@ import numpy as np
 
 from gramian.bridge.paired.assignment import check_ids, second_places_of
 from gramian.bridge.paired.estimator import Bridge
+from gramian.bridge.paired.fold_moments import plain
 from gramian.bridge.paired.incoming import pairs_of
 from gramian.bridge.paired.solving import FEW, Fit, solve
-from gramian.bridge.paired.stream import PAIR, plain
+from gramian.bridge.paired.stream import PAIR
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, JointMoments
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gramian.bridge.paired.assignment import Keys, folds_of, keys_of
+from gramian.bridge.paired.fold_moments import plain, without
 from gramian.bridge.paired.held import HeldRows, Holding
 from gramian.errors import GramianError
-from gramian.moments import FOLDS, Accumulator, JointMoments, Moments, NonFiniteRows, Pair, Shares
+from gramian.moments import FOLDS, Accumulator, JointMoments, NonFiniteRows, Pair, Shares
 
 CHUNK = 32768
 """Rows dealt together: the shares that judge fill most of one product of an accumulator."""
@@ -206,35 +207,3 @@ def tensor_of(rows: NDArray[Any]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(np.ascontiguousarray(rows))
-
-
-def plain(joint: JointMoments) -> JointMoments:
-    """Without the sums of fourth order, which no bridge needs."""
-    x, y = (Moments(m.count, m.count2, m.mean, m.scatter) for m in (joint.x, joint.y))
-    return JointMoments(x, y, joint.cross)
-
-
-def without(whole: JointMoments, part: JointMoments) -> JointMoments:
-    """Moments of the pairs of ``whole`` that are not in ``part``: Chan's merge, solved for one."""
-    n, m = whole.count, part.count
-    if m == 0:
-        return whole
-    rest = n - m
-    if rest <= 0:
-        raise GramianError(f"{m:g} pairs to take from {n:g}: none would be left")
-
-    def less(total: Moments, gone: Moments) -> tuple[Moments, Tensor]:
-        # mean = (n mean_t - m mean_g) / (n - m); S = S_t - S_g - (m n / (n - m)) g g^T
-        gap = gone.mean - total.mean
-        factor = m * n / rest
-        if total.is_diagonal:
-            scatter = (total.scatter - gone.scatter - factor * gap.square()).clamp_min(0.0)
-        else:
-            scatter = torch.addr(total.scatter - gone.scatter, gap, gap, alpha=-factor)
-        mean = total.mean - gap * (m / rest)
-        return Moments(rest, total.count2 - gone.count2, mean, scatter), gap
-
-    x, gap_x = less(whole.x, part.x)
-    y, gap_y = less(whole.y, part.y)
-    cross = torch.addr(whole.cross - part.cross, gap_x, gap_y, alpha=-(m * n / rest))
-    return JointMoments(x, y, cross)

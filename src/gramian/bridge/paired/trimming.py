@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gramian.bridge.paired.assignment import Keys
-from gramian.bridge.paired.choosing import mapped
+from gramian.bridge.paired.carrying import mapped
 from gramian.bridge.paired.families import Fitting, Setting
-from gramian.bridge.paired.stream import PAIR, PRODUCT, PairStream, plain
+from gramian.bridge.paired.fold_moments import plain
+from gramian.bridge.paired.stream import PAIR, PRODUCT, PairStream
 from gramian.maps import LinearMap
 from gramian.moments import JointMoments, squared_error
 

@@ -14,6 +14,7 @@ from gramian.bridge.paired.assignment import check_ids
 from gramian.bridge.paired.carrying import carried
 from gramian.bridge.paired.families import Asked
 from gramian.bridge.paired.fitted import Fitted
+from gramian.bridge.paired.fold_moments import folds_of_moments
 from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of
 from gramian.bridge.paired.stream import PairStream
 from gramian.bridge.paired.trimming import find_suspects
@@ -94,13 +95,10 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         x, y = pairs_of(self, X, Y)
         listed = None if ids is None else check_ids(ids, len(x))
         stream = self.new_stream(x, y)
-        found = None
+        found, keep = None, None
         if self.trim:
             found = find_suspects(stream, x, y, listed, intercept=self.intercept)
-        keep = None
-        if found is not None and len(found):
-            keep = np.ones(len(x), np.bool_)
-            keep[found.rows] = False
+            keep = found.keep
         stream.add(x, y, listed, keep)
         self._stream, self._moments, self._suspects = stream, None, found
         self._fit = None

@@ -52,6 +52,13 @@ class Suspects:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def keep(self) -> NDArray[np.bool_]:
+        """(pairs,) false for suspects."""
+        keep = np.ones(self.pairs, np.bool_)
+        keep[self.rows] = False
+        return keep
+
     def to_json(self) -> dict[str, Any]:
         """Counts, and at most the first hundred ids as text."""
         return {

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from gramian.cli.add import add
+from gramian.cli.bridge import bridge
 from gramian.cli.collect import collect
 from gramian.cli.compare import compare
 from gramian.cli.evaluate import evaluate
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 for command in (collect, lens, inspect, compare, add, info, evaluate, report, methods):
     app.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)
+app.add_typer(bridge, name="bridge")
 
 
 def main() -> None:

@@ -1,0 +1,17 @@
+"""gramian bridge: between the vectors of one model and those of another."""
+
+from __future__ import annotations
+
+import typer
+
+from gramian.cli.bridge.fit import fit
+from gramian.cli.bridge.sample import sample
+
+bridge = typer.Typer(
+    help="Translate between embedding spaces: fit, judge, apply, export.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+for command in (sample, fit):
+    bridge.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)

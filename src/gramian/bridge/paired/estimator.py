@@ -83,8 +83,8 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def fit(self, X: Any, Y: Any = None, ids: Any = None) -> Self:
         """Fit on pairs: row i of X (n, dx) and row i of Y (n, dy) are of the same item.
 
-        Everything :func:`as_matrix` takes: arrays and memory maps, which are read in pieces,
-        tensors, frames, Arrow. ids : (n,), for folds that do not depend on the vectors.
+        Both may be all that :func:`as_matrix` takes; memory maps are read in pieces.
+        ids : (n,), for folds that do not depend on the vectors.
 
         Raises
         ------
@@ -121,16 +121,14 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if self.trim:
             raise GramianError("trim reads all pairs several times; call fit with all of them")
         stream: PairStream | None = getattr(self, "_stream", None)
-        first = stream is None
-        x, y = pairs_of(self, X, Y, width=None if first else self._n_features_out)
+        x, y = pairs_of(self, X, Y, width=None if stream is None else self._n_features_out)
         listed = None if ids is None else check_ids(ids, len(x))
         check_finite(x, "X")
         check_finite(y, "Y")
         if stream is None:
             stream = self.new_stream(x, y)
         stream.add(x, y, listed)
-        self._stream, self._moments, self._suspects = stream, None, None
-        self._fit = None
+        self._stream, self._moments, self._suspects, self._fit = stream, None, None, None
         return self
 
     def remove(self, X: Any, Y: Any, ids: Any = None) -> Self:

@@ -184,12 +184,11 @@ def plan_costs(
 def bridge_bytes(source: int, target: int) -> int:
     """Size of a saved bridge: the map and the moments of its three folds, in float64.
 
-    The scatter of the source is a lower triangle; of the target's the diagonal is kept, as is the
-    default of `Bridge`. Less than 10 KB of names and report come on top.
+    Scatters are lower triangles. The names and the report come on top, some kilobytes.
     """
-    triangle = source * (source + 1) // 2
     counts = 4
-    fold = counts + source + triangle + 2 * target + source * target
+    triangles = sum(width * (width + 1) // 2 for width in (source, target))
+    fold = counts + source + target + triangles + source * target
     return 8 * (source * target + target + 3 * fold)
 
 

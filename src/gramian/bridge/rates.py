@@ -10,7 +10,7 @@ from gramian.errors import GramianError
 
 _PER = {"1k": 1e3, "k": 1e3, "1m": 1e6, "m": 1e6, "million": 1e6, "1million": 1e6}
 _PRICE = re.compile(
-    r"([^\d\s.]*)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)\s*([^\d\s/.]*)\s*(?:/|per)\s*([\da-z]+)"
+    r"([^\d\s.+-]*)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)\s*([^\d\s/.]*)\s*(?:/|per)\s*([\da-z]+)"
     r"(?:\s*tokens?)?",
     re.I,
 )

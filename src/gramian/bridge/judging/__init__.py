@@ -6,7 +6,6 @@ from gramian.bridge.judging.judgement import MEASURES, SYSTEMS, Figures, Judgeme
 from gramian.bridge.judging.relevance import read_qrels
 from gramian.bridge.judging.shift import ScoreCalibration, ScoreShift, score_shift
 from gramian.bridge.judging.systems import judge
-from gramian.bridge.judging.texts import Texts, read_texts
 from gramian.bridge.judging.verdict import VERDICTS, Verdict, decide
 
 __all__ = [
@@ -19,13 +18,11 @@ __all__ = [
     "Judgement",
     "ScoreCalibration",
     "ScoreShift",
-    "Texts",
     "Verdict",
     "csls",
     "decide",
     "hubness",
     "judge",
     "read_qrels",
-    "read_texts",
     "score_shift",
 ]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from gramian.bridge.judging.ranking import Embed, Positions, mapped_rows
 from gramian.bridge.judging.relevance import Qrels
-from gramian.bridge.judging.texts import unique
 from gramian.bridge.retrieval import METRICS
 from gramian.bridge.rows import as_matrix
+from gramian.bridge.vectors.ids import check_unique
 from gramian.errors import GramianError
 
 DIRECTIONS = ("query_to_old", "old_to_new")
@@ -83,6 +83,7 @@ def prepare(
     direction: str | None,
     metric: str,
     check: bool,
+    corpus: int | None,
 ) -> Case:
     """Check everything, and leave out what cannot be compared; see `judge`.
 
@@ -97,9 +98,12 @@ def prepare(
         raise GramianError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
     new = as_matrix(new_queries, "new queries")
     old = as_matrix(old_index, "old index", finite=False)
-    corpus = len(old)
-    if not len(new) or not corpus:
-        raise GramianError(f"{len(new)} queries and {corpus} items; expected at least one of each")
+    count = len(old)
+    if not len(new) or not count:
+        raise GramianError(f"{len(new)} queries and {count} items; expected at least one of each")
+    corpus = count if corpus is None else corpus
+    if corpus < count:
+        raise GramianError(f"a corpus of {corpus} items, and {count} in its index")
     before = None
     if old_queries is not None:
         before = as_matrix(old_queries, "old queries", width=old.shape[1])
@@ -107,11 +111,11 @@ def prepare(
             raise GramianError(f"{len(before)} old and {len(new)} new queries: not the same ones")
     _source(bridge, direction, new, old, check)
     names = _names(query_ids, len(new), "queries")
-    items = _names(item_ids, corpus, "items")
+    items = _names(item_ids, count, "items")
     after = None
     if new_index is not None:
         after = as_matrix(new_index, "new index", width=new.shape[1])
-        places = _places(sample, len(after), corpus)
+        places = _places(sample, len(after), count)
         if places is not None:
             old = np.asarray(old[places])
             items = tuple(items[place] for place in places)
@@ -141,7 +145,7 @@ def _names(ids: Sequence[str] | None, count: int, what: str) -> tuple[str, ...]:
     names = tuple(map(str, range(count) if ids is None else ids))
     if len(names) != count:
         raise GramianError(f"{len(names)} ids of {count} {what}; expected one each")
-    unique(names, what)
+    check_unique(names, what)
     return names
 
 

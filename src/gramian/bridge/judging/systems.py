@@ -47,6 +47,7 @@ def judge(
     retain: float = 0.9,
     csls: int = 0,
     check: bool = True,
+    corpus: int | None = None,
     seed: int = 0,
 ) -> Judgement:
     """Is a bridge good enough, or should the old model be kept, or everything re-embedded?
@@ -77,6 +78,7 @@ def judge(
     margin, retain : see `decide`. bootstrap : resamples of the queries.
     csls : neighbours; when above 0 the bridge is also searched by CSLS (cosine only).
     check : refuse rows that do not look like the source of the bridge.
+    corpus : items of the whole index, where ``old_index`` is a sample of it already.
 
     Raises
     ------
@@ -98,6 +100,7 @@ def judge(
         direction=direction,
         metric=metric,
         check=check,
+        corpus=corpus,
     )
     items = len(case.old_index)
     if not 1 <= k <= items:

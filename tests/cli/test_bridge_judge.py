@@ -159,7 +159,7 @@ def test_plot_and_calibration(gramian, place):
     done = gramian(*command)
     assert done.code == 0, done.err
     assert "KS distance" in done.out
-    assert "bridge, CSLS" in done.out
+    assert "csls" in done.out
     assert "Verdict: " in page.read_text()
     assert len(ScoreCalibration.load(table).old) > 1
     again = gramian(*command)

@@ -1,23 +1,33 @@
 """Bridges between embedding spaces: fit, judge, apply, export; paired or not."""
 
+from gramian.bridge.costs import CostPlan, plan_costs
+from gramian.bridge.judging import Judgement, judge, read_qrels
 from gramian.bridge.paired import Bridge, LearningCurve, Suspects, feasibility, learning_curve
+from gramian.bridge.rates import Price, Rate
 from gramian.bridge.retrieval import overlap_at_k, partner_ranks, partner_recall, top_k
 from gramian.bridge.rows import as_matrix
 from gramian.bridge.saved import SavedBridge, SideCheck, Space, open_bridge
 
 __all__ = [
     "Bridge",
+    "CostPlan",
+    "Judgement",
     "LearningCurve",
+    "Price",
+    "Rate",
     "SavedBridge",
     "SideCheck",
     "Space",
     "Suspects",
     "as_matrix",
     "feasibility",
+    "judge",
     "learning_curve",
     "open_bridge",
     "overlap_at_k",
     "partner_ranks",
     "partner_recall",
+    "plan_costs",
+    "read_qrels",
     "top_k",
 ]

@@ -10,7 +10,7 @@ from gramian.report.sections.bridge import NAMES, measure_names, measured
 
 
 def judgement_table(judgement: Judgement) -> Table:
-    """One row per system, with 95 % intervals; a system that was not measured has dashes."""
+    """One row per system, its 95 % intervals below; dashes where nothing was measured."""
     systems = measured(judgement)
     headings = {
         name: heading
@@ -28,9 +28,9 @@ def judgement_table(judgement: Judgement) -> Table:
     for name in NAMES:
         if name in systems:
             cells = [_cell(getattr(systems[name], measure)) for measure in headings]
-            table.add_row(NAMES[name], *cells)
+            table.add_row(name, *cells)
         elif name != "csls":
-            table.add_row(NAMES[name], *("–" for _ in headings))
+            table.add_row(name, *("–" for _ in headings))
     return table
 
 
@@ -70,4 +70,8 @@ def _costs(title: str, options: tuple[Option, ...], currency: str) -> Table:
 
 
 def _cell(interval: Interval | None) -> str:
-    return "–" if interval is None else str(interval)
+    if interval is None:
+        return "–"
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:.3f}"
+    return f"{interval.value:.3f}\n{interval.low:.3f}–{interval.high:.3f}"

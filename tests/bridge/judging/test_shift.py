@@ -23,15 +23,32 @@ def test_scores_apart_shift_wholly_and_come_back():
     found = score_shift(old, bridged, (bridged, old))
     assert found.ks == 1
     assert found.ks_calibrated < 0.1
-    np.testing.assert_allclose(found.calibration(bridged), old, atol=1e-9)
+    np.testing.assert_allclose(found.calibration(bridged), old, atol=0.02)
+    assert found.correlation == pytest.approx(1)
     assert found.median_old > found.median_bridge
 
 
-def test_calibration_is_isotonic_least_squares():
-    """Pool adjacent violators by hand: 3, 1 become 2, 2."""
-    table = ScoreCalibration.fit([1, 2, 3, 4], [0, 3, 1, 5])
-    np.testing.assert_allclose(table([1, 2, 3, 4]), [0, 2, 2, 5])
-    np.testing.assert_allclose(table([-9, 1.5, 9]), [0, 1, 5])
+def test_quantiles_are_matched():
+    table = ScoreCalibration.fit([4, 1, 3, 2], [10, 30, 20, 40])
+    np.testing.assert_allclose(table([1, 2, 3, 4]), [10, 20, 30, 40])
+    np.testing.assert_allclose(table([-9, 1.5, 9]), [10, 15, 40])
+    tied = ScoreCalibration.fit([1, 1, 2, 2], [1, 2, 3, 4])
+    np.testing.assert_allclose(tied([1, 2]), [1.5, 3.5])
+
+
+def test_noise_does_not_draw_scores_to_the_mean():
+    """As many of new queries pass a threshold as passed before, though scores are noisy."""
+    random = np.random.default_rng(6)
+    truth = random.standard_normal((2000, 5))
+    old, bridged = 0.5 + 0.1 * truth, 2 * truth + 2 * random.standard_normal(truth.shape)
+    table = ScoreCalibration.fit(bridged[:1000], old[:1000])
+    for threshold in (0.4, 0.55, 0.6):
+        share = (table(bridged[1000:]) >= threshold).mean()
+        assert share == pytest.approx((old[1000:] >= threshold).mean(), abs=0.03)
+    assert len(table.old) <= 257
+    found = score_shift(old, bridged, (bridged, old))
+    # of two normal variables with correlation r Spearman's is 6/pi asin(r/2)
+    assert found.correlation == pytest.approx(6 / np.pi * np.arcsin(np.sqrt(0.5) / 2), abs=0.02)
 
 
 def test_threshold_on_the_new_scale():
@@ -77,7 +94,8 @@ def test_files_that_are_not_ours(tmp_path, text, message):
 def test_constant_scores():
     flat = np.ones((6, 2))
     found = score_shift(flat, flat, (flat, 2 * flat))
-    assert found.calibration(1.0) == 2.0
+    assert found.calibration(1.0) == 1.0
+    assert found.correlation is None
     assert json.dumps(found.to_json(), allow_nan=False)
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.isotonic import IsotonicRegression
 
 from gramian.errors import GramianError, refuse_existing
 from gramian.moments.fields import Fields, parse_json
 
 FORMAT = "gramian score calibration"
+KNOTS = 257
+"""Quantiles that a table holds at most."""
 FEWEST = 4
 """Queries below which nothing is held back to test a calibration on."""
 Scores = NDArray[np.float64]
@@ -46,18 +47,27 @@ class ScoreCalibration:
 
     @classmethod
     def fit(cls, bridged: Any, old: Any) -> ScoreCalibration:
-        """Isotonic least squares through pairs of scores of one query and one item.
+        """The rising map that gives bridged scores the distribution of the old ones.
+
+        Equal quantiles are matched, so that as many results pass a threshold as passed it before.
+        A regression of old on bridged scores of the same items would draw all scores to their
+        mean instead, and let too few pass.
+
+        bridged, old : scores that the two systems return, any shapes.
 
         Raises
         ------
-        GramianError : no scores, or unequal numbers.
+        GramianError : no scores on a side, or NaN among them.
         """
         x, y = np.ravel(bridged).astype(float), np.ravel(old).astype(float)
-        if x.shape != y.shape or not len(x):
+        if not len(x) or not len(y):
             raise GramianError(f"calibration from {x.size} bridged and {y.size} old scores")
-        regression = IsotonicRegression(out_of_bounds="clip").fit(x, y)
-        knots = (regression.X_thresholds_, regression.y_thresholds_)
-        return cls(*(tuple(map(float, side)) for side in knots))
+        levels = np.linspace(0, 1, min(KNOTS, max(len(x), len(y))))
+        x, y = np.quantile(x, levels), np.quantile(y, levels)
+        # one point for every bridged score: the middle of the old ones that it stands for
+        knots, places = np.unique(x, return_inverse=True)
+        means = np.bincount(places, weights=y) / np.bincount(places)
+        return cls(tuple(map(float, knots)), tuple(map(float, np.maximum.accumulate(means))))
 
     def __call__(self, scores: Any) -> Scores:
         """Scores on the scale of the old model; beyond the table its ends. Any shape."""
@@ -125,6 +135,9 @@ class ScoreShift:
     those of the bridge."""
     ks_calibrated: float | None
     """The same on one half of the queries after a calibration fitted on the other half."""
+    correlation: float | None
+    """Spearman's, between the bridged and the old scores of the same query and item; None where
+    one of them never changes. Low: a threshold passes as many results, but other ones."""
     median_old: float
     median_bridge: float
     calibration: ScoreCalibration
@@ -135,13 +148,14 @@ class ScoreShift:
         return {
             "ks": self.ks,
             "ks_calibrated": self.ks_calibrated,
+            "correlation": self.correlation,
             "median_old": self.median_old,
             "median_bridge": self.median_bridge,
         }
 
 
 def score_shift(old: Any, bridged: Any, pairs: tuple[Any, Any], *, seed: int = 0) -> ScoreShift:
-    """Compare returned scores, and calibrate on scores of the same query and item.
+    """Compare returned scores, calibrate them, and test the calibration on other queries.
 
     old, bridged : (q, k) scores that the two systems return. pairs : (q, m) bridged and (q, m)
     old scores of the same items. seed : of the halves.
@@ -159,16 +173,23 @@ def score_shift(old: Any, bridged: Any, pairs: tuple[Any, Any], *, seed: int = 0
     if count >= FEWEST:
         order = np.random.default_rng(seed).permutation(count)
         fit, test = order[: count // 2], order[count // 2 :]
-        half = ScoreCalibration.fit(x[fit], y[fit])
+        half = ScoreCalibration.fit(after[fit], before[fit])
         held = _distance(before[test], half(after[test]))
     return ScoreShift(
         _distance(before, after),
         held,
+        _correlation(x, y),
         float(np.median(before)),
         float(np.median(after)),
-        ScoreCalibration.fit(x, y),
+        ScoreCalibration.fit(after, before),
     )
 
 
 def _distance(one: Scores, other: Scores) -> float:
     return float(stats.ks_2samp(one.reshape(-1), other.reshape(-1), method="asymp").statistic)
+
+
+def _correlation(one: Scores, other: Scores) -> float | None:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(stats.spearmanr(one.reshape(-1), other.reshape(-1)).statistic)

@@ -189,7 +189,7 @@ def _figures(drawn: Bootstrap, values: Values, system: str) -> Figures:
 
 
 def _shift(case: Case, found: dict[str, Ranking], k: int, seed: int) -> ScoreShift | None:
-    """Scores that old and bridge return, calibrated on the items that either found."""
+    """Scores that old and bridge return, and both scores of the items that either found."""
     if case.old_queries is None:
         return None
     queries, index = case.bridged

@@ -200,10 +200,13 @@ def _print(judgement: Judgement) -> None:
     console.print(judgement.reason, soft_wrap=True, markup=False, highlight=False)
     shift = judgement.shift
     if shift is not None:
+        beside = ""
+        if shift.correlation is not None:
+            beside = f"; rank correlation {shift.correlation:.2f} on the same items"
         after = "" if shift.ks_calibrated is None else f", {shift.ks_calibrated:.2f} calibrated"
         console.print(
             f"scores: median {shift.median_old:.3f} (old), {shift.median_bridge:.3f} (bridge); "
-            f"KS distance {shift.ks:.2f}{after}",
+            f"KS distance {shift.ks:.2f}{after}{beside}",
             soft_wrap=True,
         )
     for warning in judgement.warnings:

@@ -67,7 +67,7 @@ def bridge_section(judgement: Judgement, *, command: str, anchor: str = "bridge"
         note = (
             f"Scores move: the median goes from {shift.median_old:.3f} to "
             f"{shift.median_bridge:.3f}, Kolmogorov-Smirnov distance {shift.ks:.2f}{calibrated}. "
-            "Thresholds on scores do not carry over by themselves."
+            "Thresholds on scores do not carry over by themselves; a calibration table does that."
         )
     else:
         note = "Without queries of the old model nothing is known of how its scores move."

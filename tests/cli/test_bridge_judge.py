@@ -249,3 +249,13 @@ def test_real_models(gramian, tmp_path):
     assert ndcg["reindex"] > 0.8
     assert ndcg["two_stage"] > ndcg["bridge"]
     assert document["swap"] is None
+
+
+def test_index_in_lancedb(gramian, place):
+    lancedb = pytest.importorskip("lancedb")
+    records = [json.loads(line) for line in (place / "docs.jsonl").read_text().splitlines()]
+    lancedb.connect(place / "store").create_table("docs", records)
+    head = ("bridge", "judge", place / "bridge", "--queries", place / "q.tsv", *FAST, "--json")
+    stored = gramian(*head, "--corpus", f"lancedb:{place}/store/docs", "--text-field", "text")
+    assert stored.code == 0, stored.err
+    assert stored.json == gramian(*head, "--corpus", place / "docs.jsonl").json

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
@@ -118,3 +120,9 @@ def test_order_decides_and_not_the_id():
         values = judged_values(np.array([[0, 1]]), {"q": {names[0]: 1}}, ["q"], names, 1)
         assert values["recall"][0] == 1
         assert values["mrr"][0] == 1
+
+
+def test_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(GramianError, match=r"pip install 'gramian\[bridge\]'"):
+        judged_values(np.array([[0]]), {"q": {"d": 1}}, ["q"], ["d"], 1)

@@ -216,6 +216,13 @@ def test_refusals(gramian, place, monkeypatch, options, message):
     assert message in done.err
 
 
+def test_index_that_is_gone(gramian, place):
+    (place / "old.npy").unlink()
+    done = gramian("bridge", "judge", place / "bridge", "--queries", place / "q.tsv")
+    assert done.code == 2
+    assert "give the index with --corpus" in done.err
+
+
 def test_no_bridge(gramian, tmp_path):
     done = gramian("bridge", "judge", tmp_path, "--queries", "q.tsv")
     assert done.code == 2

@@ -12,7 +12,6 @@ from gramian.bridge.judging.inputs import NewModel, sides
 from gramian.bridge.saved import SavedBridge, Space
 from gramian.bridge.texts import EmbeddedTexts, Texts
 from gramian.bridge.vectors import Address, VectorSource, open_vectors
-from gramian.bridge.vectors.opening import is_address
 from gramian.errors import GramianError
 from gramian.moments.fields import parse_json
 
@@ -90,11 +89,13 @@ class _Opening:
         place = given.corpus
         if place is None:
             place = self.spaces["old"].name
-            if not is_address(place):
+            try:
+                return self._vectors(place)
+            except GramianError as error:
                 raise GramianError(
-                    f"the bridge was fitted on {place}, which is no index; give the old one with "
-                    "--corpus"
-                )
+                    f"the old side of the bridge was {place}, which cannot be read as the index "
+                    f"({error}); give the index with --corpus"
+                ) from error
         if not _is_texts(place):
             return self._vectors(place)
         if self._name("old") is None:

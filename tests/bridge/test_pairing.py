@@ -81,6 +81,9 @@ class TestTexts:
         assert Texts.read(tmp_path / "t.txt") == Texts(["1", "3"], ["one", "two"])
         (tmp_path / "t.tsv").write_text("a\tone\tmore\nb\ttwo\n")
         assert Texts.read(tmp_path / "t.tsv").texts == ["one\tmore", "two"]
+        odd = "a\u2028b\x85c"
+        (tmp_path / "odd.txt").write_text(f"{odd}\ntwo\r\n", "utf-8", newline="")
+        assert Texts.read(tmp_path / "odd.txt").texts == [odd, "two"]
         (tmp_path / "t.jsonl").write_text('{"id": 3, "text": "one"}\n')
         assert Texts.read(tmp_path / "t.jsonl") == Texts(["3"], ["one"])
 

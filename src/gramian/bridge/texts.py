@@ -38,7 +38,7 @@ class Texts:
         if not path.is_file():
             raise GramianError(f"no file {path}; expected texts as .jsonl, .tsv or .txt")
         ids, texts = [], []
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
             if not line.strip():
                 continue
             id, text = _parsed(line, number, path, id_field, text_field)
@@ -52,7 +52,7 @@ class Texts:
 
 
 def _parsed(line: str, number: int, path: Path, id_field: str, text_field: str) -> tuple[str, str]:
-    where = f"{path}, line {number}"
+    where, line = f"{path}, line {number}", line.removesuffix("\r")
     match path.suffix:
         case ".txt":
             return str(number), line

@@ -74,7 +74,7 @@ class ArraySource:
         if self._arrays is not None and "ids" in self._arrays.files:
             found = as_ids(self._arrays["ids"].tolist(), f"ids of {self.address}")
         elif beside.is_file():
-            found = as_ids(beside.read_text("utf-8").splitlines(), str(beside))
+            found = as_ids(beside.read_text("utf-8").removesuffix("\n").split("\n"), str(beside))
         else:
             return None
         if len(found) != self.count:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.protocol import Stamp, VectorSink, VectorSource
+from gramian.bridge.vectors.protocol import Limits, Stamp, VectorSink, VectorSource
 from gramian.errors import GramianError
 
 _SOURCES = {
@@ -88,23 +88,45 @@ def open_sink(
     GramianError : the place exists, holds part of something else, is the source itself, cannot
         hold vectors of this width or dtype, or cannot be written at all.
     """
+    sink_limits(address, dim=dim, dtype=dtype, like=like)
+    found = Address.parse(address)
+    kind = _class(*_SINKS[found.kind])
+    sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force)
+    return sink
+
+
+def sink_limits(
+    address: str, *, dim: int, dtype: str = "float32", like: VectorSource | None = None
+) -> Limits:
+    """What a place can hold, after checking that these vectors are among it; opens nothing.
+
+    Raises
+    ------
+    GramianError : the place is the source itself, or cannot hold vectors of this width or dtype.
+    """
     found = Address.parse(address)
     if found.kind not in _SINKS:
         raise GramianError(f"{address}: a .{found.kind} file cannot be streamed to; write .npy")
-    if like is not None and same_place(found, Address.parse(like.address)):
+    source = None if like is None or not is_address(like.address) else like.address
+    if source is not None and same_place(found, Address.parse(source)):
         raise GramianError(
             f"{address} is the source of the vectors, which is never written to; choose another "
             "file, table or column"
         )
-    module, name = _SINKS[found.kind]
-    kind = _class(module, name)
-    kind.limits.check(dim)
-    if dtype not in kind.limits.dtypes:
-        raise GramianError(
-            f"{kind.limits.what} holds {' or '.join(kind.limits.dtypes)}, not {dtype}"
-        )
-    sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force)
-    return sink
+    limits: Limits = _class(*_SINKS[found.kind]).limits
+    limits.check(dim)
+    if dtype not in limits.dtypes:
+        raise GramianError(f"{limits.what} holds {' or '.join(limits.dtypes)}, not {dtype}")
+    return limits
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address of vectors."""
+    try:
+        Address.parse(text)
+    except GramianError:
+        return False
+    return True
 
 
 def same_place(one: Address, other: Address) -> bool:

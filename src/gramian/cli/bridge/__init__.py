@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from gramian.cli.bridge.apply import apply
 from gramian.cli.bridge.fit import fit
 from gramian.cli.bridge.judge import judge
 from gramian.cli.bridge.plan import plan
 from gramian.cli.bridge.sample import sample
+from gramian.cli.bridge.swapped import swapped
 
 bridge = typer.Typer(
     help="Translate between embedding spaces: fit, judge, apply, export.",
@@ -15,5 +17,5 @@ bridge = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (sample, fit, judge, plan):
+for command in (sample, fit, judge, plan, apply, swapped):
     bridge.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)

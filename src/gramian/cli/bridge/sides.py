@@ -6,17 +6,9 @@ from pathlib import Path
 
 from gramian.bridge.embedders import open_embedder
 from gramian.bridge.texts import EmbeddedTexts, Texts
-from gramian.bridge.vectors import Address, VectorSource, open_vectors
+from gramian.bridge.vectors import VectorSource, open_vectors
+from gramian.bridge.vectors.opening import is_address
 from gramian.errors import GramianError
-
-
-def is_vectors(name: str) -> bool:
-    """Whether a name is an address of vectors, and not a model."""
-    try:
-        Address.parse(name)
-    except GramianError:
-        return False
-    return True
 
 
 def side(
@@ -34,7 +26,7 @@ def side(
     ------
     GramianError : a model without texts, or neither a model nor an address.
     """
-    if is_vectors(name):
+    if is_address(name):
         return open_vectors(name, id_field=id_field)
     if texts is None:
         raise GramianError(
@@ -48,8 +40,8 @@ def texts_for(names: tuple[str, str], path: Path | None) -> Texts | None:
     """The texts of ``--texts``, or those that a side's ``.jsonl`` file carries."""
     if path is not None:
         return Texts.read(path)
-    carried = [name.partition("#")[0] for name in names if is_vectors(name)]
-    models = [name for name in names if not is_vectors(name)]
+    carried = [name.partition("#")[0] for name in names if is_address(name)]
+    models = [name for name in names if not is_address(name)]
     for name in carried:
         if models and name.endswith(".jsonl"):
             return Texts.read(Path(name))

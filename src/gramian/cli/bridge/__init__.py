@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gramian.cli.bridge.apply import apply
+from gramian.cli.bridge.export import export
 from gramian.cli.bridge.fit import fit
 from gramian.cli.bridge.judge import judge
 from gramian.cli.bridge.plan import plan
@@ -17,5 +18,5 @@ bridge = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (sample, fit, judge, plan, apply, swapped):
+for command in (sample, fit, judge, plan, apply, swapped, export):
     bridge.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)

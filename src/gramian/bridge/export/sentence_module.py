@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ bridged = SentenceTransformer(modules=[*encoder, Dense.load("."){last}])
     parts.append(dense)
     if layer.normalise:
         parts.append(unit)
-    prompts, default = dict(encoder.prompts), encoder.default_prompt_name
+    prompts: dict[str, Any] = dict(encoder.prompts)
+    default = encoder.default_prompt_name
     if bridge.source.prefix:
         # the embedder of `fit` put the prefix behind the prompt that the model gives of its own
         prompts[PROMPT] = (prompts[default] if default else "") + bridge.source.prefix
@@ -95,11 +97,11 @@ def _modules(layer: Layer) -> tuple[Any, Any]:
     from torch import nn
 
     try:
-        from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-    except ImportError:  # releases before 5.2
-        from sentence_transformers.models import Dense, Normalize
+        modules = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+    except ModuleNotFoundError:  # where earlier releases have them
+        modules = importlib.import_module("sentence_transformers.models")
     before, after = layer.dims
-    dense = Dense(
+    dense = modules.Dense(
         before,
         after,
         bias=layer.bias is not None,
@@ -107,7 +109,7 @@ def _modules(layer: Layer) -> tuple[Any, Any]:
         init_weight=layer.weight.clone(),
         init_bias=None if layer.bias is None else layer.bias.clone(),
     )
-    return dense, Normalize()
+    return dense, modules.Normalize()
 
 
 def _location(bridge: SavedBridge, model: str, *, anyway: bool) -> str:

@@ -1,0 +1,15 @@
+"""Better vectors from one model: whitened, narrower, or told apart by what matters."""
+
+from gramian.bridge.sharpen.reduction import Reduction, WidthCost, reduce_width
+from gramian.bridge.sharpen.tables import WhitenedTable, token_counts, whiten_table
+from gramian.bridge.sharpen.vectors import whiten_vectors
+
+__all__ = [
+    "Reduction",
+    "WhitenedTable",
+    "WidthCost",
+    "reduce_width",
+    "token_counts",
+    "whiten_table",
+    "whiten_vectors",
+]

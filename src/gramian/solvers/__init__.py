@@ -4,6 +4,7 @@ from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
 from gramian.solvers.diagonal_gain import diagonal_gain
+from gramian.solvers.ease import ItemWeights, ease
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import FILTERS, filter_factors
 from gramian.solvers.minimise import minimise
@@ -23,6 +24,7 @@ __all__ = [
     "Completion",
     "Cur",
     "Evidence",
+    "ItemWeights",
     "Nystrom",
     "Shrinkage",
     "Solution",
@@ -33,6 +35,7 @@ __all__ = [
     "complete",
     "cur",
     "diagonal_gain",
+    "ease",
     "filter_factors",
     "leading_columns",
     "ledoit_wolf",

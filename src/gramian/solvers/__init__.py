@@ -4,6 +4,7 @@ from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
 from gramian.solvers.diagonal_gain import diagonal_gain
+from gramian.solvers.discriminant import Directions, discriminant, discriminant_within
 from gramian.solvers.ease import ItemWeights, ease
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import FILTERS, filter_factors
@@ -23,6 +24,7 @@ __all__ = [
     "LAMBDAS",
     "Completion",
     "Cur",
+    "Directions",
     "Evidence",
     "ItemWeights",
     "Nystrom",
@@ -35,6 +37,8 @@ __all__ = [
     "complete",
     "cur",
     "diagonal_gain",
+    "discriminant",
+    "discriminant_within",
     "ease",
     "filter_factors",
     "leading_columns",

@@ -1,0 +1,5 @@
+"""With classes or labels: projections that tell them apart, and heads that name new ones."""
+
+from gramian.bridge.labels.history import HistoryAware, history_discriminant
+
+__all__ = ["HistoryAware", "history_discriminant"]

@@ -97,7 +97,7 @@ def discriminant_within(
     shrinkage: float | str | None = None,
     components: int | None = None,
 ) -> Directions:
-    """`discriminant` from the scatter within classes itself, as rows about their class means give it.
+    """`discriminant` from the scatter within classes, of rows about their class means.
 
     within : its scatter is of the rows about their class means, its mean that of all rows.
 

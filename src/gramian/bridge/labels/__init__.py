@@ -1,5 +1,6 @@
 """With classes or labels: projections that tell them apart, and heads that name new ones."""
 
+from gramian.bridge.labels.heads import LabelHead, label_head
 from gramian.bridge.labels.history import HistoryAware, history_discriminant
 
-__all__ = ["HistoryAware", "history_discriminant"]
+__all__ = ["HistoryAware", "LabelHead", "history_discriminant", "label_head"]

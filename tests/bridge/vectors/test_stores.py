@@ -140,12 +140,26 @@ def test_faiss_indexes_of_other_kinds(tmp_path, rows):
         read = next(source.batches(600)).vectors
         exact = np.allclose(read, many, atol=1e-6)
         assert exact == (not source.lossy or name == "HNSW8")
+    index = faiss.index_factory(8, "IVF4,Flat")
+    index.train(many)
+    index.add_with_ids(many, np.arange(600)[::-1] * 5 + 2)
+    faiss.write_index(index, str(tmp_path / "x.faiss"))
+    source = open_vectors(str(tmp_path / "x.faiss"))
+    first = next(source.batches(3))
+    assert first.ids == ["2", "7", "12"]
+    np.testing.assert_array_equal(first.vectors, many[[599, 598, 597]])
+    np.testing.assert_array_equal(source.take(["2997", "2"]).vectors, many[[0, 599]])
     (tmp_path / "x.faiss").write_bytes(b"no index")
     with pytest.raises(GramianError, match="no FAISS index"):
         open_vectors(str(tmp_path / "x.faiss"))
     sink = open_sink(str(tmp_path / "y.faiss"), dim=D)
     with pytest.raises(GramianError, match="integers as ids"):
         sink.write(VectorBatch([f"d{i}" for i in range(N)], rows))
+    with pytest.raises(GramianError, match="id -1 is negative"):
+        sink.write(VectorBatch(["-1"], rows[:1]))
+    sink.write(VectorBatch(["3", "3"], rows[:2]))
+    with pytest.raises(GramianError, match="ids come twice"):
+        sink.finish({})
 
 
 def test_stores_that_are_away(tmp_path):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gramian.bridge.vectors.address import Address
 from gramian.bridge.vectors.arrays import read_stamp
@@ -58,16 +59,20 @@ class FaissSource:
         if not self.count:
             raise GramianError(f"{self.address} holds no vectors")
         inner = faiss.downcast_index(self._index)
-        self._ids = None
+        self._ids = self._keys = None
         if hasattr(inner, "id_map"):
             self._ids = faiss.vector_to_array(inner.id_map).copy()
             inner = faiss.downcast_index(inner.index)
-        if hasattr(inner, "make_direct_map"):
-            inner.make_direct_map()
+        if hasattr(inner, "invlists"):
+            self._keys = _listed(faiss, inner)
+            inner.set_direct_map_type(faiss.DirectMap.Hashtable)
+            if self._ids is None:
+                self._ids = self._keys
         self._inner = inner
         self.lossy = "Flat" not in type(inner).__name__
+        """Whether vectors come back as approximations."""
         try:
-            self._inner.reconstruct(0)
+            self._rows(0, 1)
         except RuntimeError as error:
             raise GramianError(
                 f"{self.address}: a {type(inner).__name__} does not give its vectors back; keep "
@@ -89,21 +94,27 @@ class FaissSource:
             return [str(place) for place in range(first, stop)]
         return [str(id) for id in self._ids[first:stop].tolist()]
 
+    def _rows(self, first: int, stop: int) -> Floats:
+        if self._keys is None:
+            found: Floats = self._inner.reconstruct_n(first, stop - first)
+        else:
+            found = self._inner.reconstruct_batch(self._keys[first:stop])
+        return found
+
     def batches(self, size: int = 4096, start: int = 0) -> Iterator[VectorBatch]:
         """All vectors from one on, by position."""
         assert self.count is not None
         for first in range(start, self.count, size):
             stop = min(first + size, self.count)
-            rows = self._inner.reconstruct_n(first, stop - first)
-            yield VectorBatch(self._names(first, stop), rows, None, first)
+            yield VectorBatch(self._names(first, stop), self._rows(first, stop), None, first)
 
     def take(self, ids: Sequence[str]) -> VectorBatch:
         """The vectors of these ids."""
-        found = {
-            id: (self._inner.reconstruct(self._places[id]), None)
-            for id in ids
-            if id in self._places
-        }
+        found: dict[str, tuple[Floats, str | None]] = {}
+        for id in ids:
+            place = self._places.get(id)
+            if place is not None:
+                found[id] = (self._rows(place, place + 1)[0], None)
         return gathered(self, ids, found)
 
     def search(self, queries: Any, k: int) -> tuple[list[list[str]], Floats]:
@@ -118,7 +129,8 @@ class FaissSource:
 class FaissSink(FileSink):
     """A flat index by inner product, with the ids (which must be integers) that rows have."""
 
-    limits = Limits("a FAISS index", None, ("float32",), ("ids must be integers",))
+    limits = Limits("a FAISS index", None, ("float32",), ("ids must be integers, 0 or more",))
+    content = "rows"
 
     def __init__(
         self, address: Address, dim: int, dtype: str, purpose: Stamp, *, force: bool
@@ -129,23 +141,33 @@ class FaissSink(FileSink):
     def _cut(self, rows: int) -> int:
         self._rows, self._ids = self.folder / "rows", self.folder / "ids"
         for path, width in ((self._rows, 4 * self.dim), (self._ids, 8)):
-            with path.open("ab"):
-                pass
+            with path.open("ab") as file:
+                if rows and file.tell() < rows * width:
+                    raise self._short(rows)
             os.truncate(path, rows * width)
         return rows
 
-    def _append(self, batch: VectorBatch) -> None:
+    def _check(self, batch: VectorBatch) -> None:
+        if len(batch) and (numbers := self._numbers(batch)).min() < 0:
+            raise GramianError(
+                f"{self.address}: id {numbers.min()} is negative, which FAISS keeps for misses; "
+                "write .npy or .parquet instead"
+            )
+
+    def _numbers(self, batch: VectorBatch) -> NDArray[np.int64]:
         try:
-            ids = np.asarray([int(id) for id in batch.ids], dtype=np.int64)
+            return np.asarray([int(id) for id in batch.ids], dtype=np.int64)
         except (ValueError, OverflowError) as error:
             raise GramianError(
                 f"{self.address}: FAISS takes integers as ids, and the ids are like "
                 f"{batch.ids[0]!r}; write .npy or .parquet instead"
             ) from error
+
+    def _append(self, batch: VectorBatch) -> None:
         with self._rows.open("ab") as rows:
             rows.write(np.ascontiguousarray(batch.vectors, dtype=np.float32).data)
         with self._ids.open("ab") as file:
-            file.write(ids.tobytes())
+            file.write(self._numbers(batch).tobytes())
 
     def _complete(self, stamp: Stamp) -> None:
         faiss = library()
@@ -154,10 +176,24 @@ class FaissSink(FileSink):
         index = faiss.IndexIDMap2(faiss.IndexFlatIP(self.dim))
         rows = np.memmap(self._rows, np.float32, "r", shape=(self.done, self.dim))
         ids = np.fromfile(self._ids, dtype=np.int64)
+        if len(np.unique(ids)) < len(ids):
+            raise GramianError(f"{self.address}: ids come twice; an index needs one for every row")
         for first in range(0, self.done, 65536):
             part = slice(first, first + 65536)
             index.add_with_ids(np.ascontiguousarray(rows[part]), ids[part])
+        del rows
         whole = self.folder / "whole"
         faiss.write_index(index, str(whole))
         self._beside(stamp)
         os.replace(whole, self.path)
+
+
+def _listed(faiss: Any, index: Any) -> NDArray[np.int64]:
+    """Ids of an inverted file, rising."""
+    lists = index.invlists
+    found = [
+        faiss.rev_swig_ptr(lists.get_ids(number), lists.list_size(number)).copy()
+        for number in range(lists.nlist)
+        if lists.list_size(number)
+    ]
+    return np.sort(np.concatenate(found))

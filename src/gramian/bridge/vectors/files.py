@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch
 from gramian.errors import GramianError, refuse_existing
 
 DTYPES = ("float32", "float16")
+PLAN = "plan.json"
 
 
 class FileSink:
@@ -26,10 +28,13 @@ class FileSink:
 
     Raises
     ------
-    GramianError : the file exists, or a partial result of something else lies there.
+    GramianError : the file exists, a partial result of something else lies there, or what lies
+        there holds less than its journal says.
     """
 
     limits = Limits("a file", None, DTYPES)
+    content: str | None = None
+    """The file of the part that becomes the result, where that is one file."""
 
     def __init__(
         self, address: Address, dim: int, dtype: str, purpose: Stamp, *, force: bool
@@ -40,15 +45,16 @@ class FileSink:
         self.dim, self.dtype = dim, np.dtype(dtype)
         self.folder = self.path.with_name(f"{self.path.name}.partial")
         plan = {"dim": dim, "dtype": dtype, "kind": address.kind, "purpose": dict(purpose)}
+        self._torn = False
         self._begin(plan, force=force)
         self._journal = self.folder / "journal"
         self.done = self._recover()
 
     def _begin(self, plan: dict[str, Any], *, force: bool) -> None:
-        path = self.folder / "plan.json"
+        path = self.folder / PLAN
         self.folder.mkdir(parents=True, exist_ok=True)
         if path.is_file():
-            if json.loads(path.read_text("utf-8")) == plan:
+            if _read(path) == plan:
                 return
             if not force:
                 raise GramianError(
@@ -57,6 +63,11 @@ class FileSink:
                 )
             remove(self.folder)
             self.folder.mkdir()
+        elif any(not found.name.startswith(f".{PLAN}") for found in self.folder.iterdir()):
+            raise GramianError(
+                f"{self.folder} holds files that are no part of a result; move them away, or "
+                "choose another name"
+            )
         replace(path, json.dumps(plan).encode())
 
     def _recover(self) -> int:
@@ -66,7 +77,17 @@ class FileSink:
         if whole != raw:
             os.truncate(self._journal, len(whole))
         lines = whole.split()
-        return self._cut(int(lines[-1]) if lines else 0)
+        rows = int(lines[-1]) if lines and lines[-1].isdigit() else 0
+        if self.content is not None and not (self.folder / self.content).exists():
+            rows = 0  # a run was killed after the content had got its name
+            self._journal.unlink(missing_ok=True)
+        return self._cut(rows)
+
+    def _short(self, rows: int) -> GramianError:
+        return GramianError(
+            f"{self.folder} holds less than the {rows} rows that its journal says; remove it to "
+            "begin anew"
+        )
 
     def write(self, batch: VectorBatch) -> None:
         """Append rows."""
@@ -78,7 +99,12 @@ class FileSink:
             raise GramianError(
                 f"{self.address}: vectors of shape {batch.vectors.shape}, expected (n, {self.dim})"
             )
+        if self._torn:
+            raise GramianError(f"{self.address}: a batch was torn; open the place again to go on")
+        self._check(batch)
+        self._torn = True
         self._append(batch)
+        self._torn = False
         self.done += len(batch)
         with self._journal.open("a") as journal:
             journal.write(f"{self.done}\n")
@@ -90,6 +116,9 @@ class FileSink:
 
     def _cut(self, rows: int) -> int:
         raise NotImplementedError
+
+    def _check(self, batch: VectorBatch) -> None:
+        """Refuse what this kind of file cannot hold, before anything is written."""
 
     def _append(self, batch: VectorBatch) -> None:
         raise NotImplementedError
@@ -107,22 +136,26 @@ class ArraySink(FileSink):
     """A ``.npy`` file with ``x.ids.txt`` and ``x.npy.json`` beside."""
 
     HEADER = 128
+    content = "rows"
 
     def _cut(self, rows: int) -> int:
         self._rows, self._ids = self.folder / "rows", self.folder / "ids"
         size = self.HEADER + rows * self.dim * self.dtype.itemsize
-        with self._rows.open("ab"):
-            pass
+        with self._rows.open("ab") as file:
+            if rows and file.tell() < size:
+                raise self._short(rows)
         os.truncate(self._rows, size)
-        lines = self._ids.read_bytes().splitlines(keepends=True) if self._ids.is_file() else []
-        self._ids.write_bytes(b"".join(lines[:rows]))
+        if cut_lines(self._ids, rows) < rows:
+            raise self._short(rows)
         return rows
+
+    def _check(self, batch: VectorBatch) -> None:
+        if any("\n" in id or "\r" in id for id in batch.ids):
+            raise GramianError(f"{self.address}: an id with a line break; write .parquet instead")
 
     def _append(self, batch: VectorBatch) -> None:
         with self._rows.open("ab") as rows:
             rows.write(np.ascontiguousarray(batch.vectors, dtype=self.dtype).data)
-        if any("\n" in id or "\r" in id for id in batch.ids):
-            raise GramianError(f"{self.address}: an id with a line break; write .parquet instead")
         with self._ids.open("a", encoding="utf-8") as ids:
             ids.writelines(f"{id}\n" for id in batch.ids)
 
@@ -132,7 +165,13 @@ class ArraySink(FileSink):
         text = header.ljust(self.HEADER - 11).encode() + b"\n"
         with self._rows.open("r+b") as rows:
             rows.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
-        os.replace(self._ids, self.path.with_suffix(".ids.txt"))
+        # Whenever a run is killed here, the vectors are there with their own ids or not at all, and
+        # the part still holds all that another run needs.
+        self.path.unlink(missing_ok=True)
+        ids = self.path.with_suffix(".ids.txt")
+        copy = ids.with_name(f".{ids.name}.new")
+        shutil.copyfile(self._ids, copy)
+        os.replace(copy, ids)
         self._beside(stamp)
         os.replace(self._rows, self.path)
 
@@ -140,14 +179,12 @@ class ArraySink(FileSink):
 class LineSink(FileSink):
     """A ``.jsonl`` file of ids, vectors and texts, with ``x.jsonl.json`` beside."""
 
+    content = "lines"
+
     def _cut(self, rows: int) -> int:
         self._lines = self.folder / "lines"
-        size = 0
-        with self._lines.open("a+b") as lines:
-            lines.seek(0)
-            for _ in range(rows):
-                size += len(lines.readline())
-        os.truncate(self._lines, size)
+        if cut_lines(self._lines, rows) < rows:
+            raise self._short(rows)
         return rows
 
     def _append(self, batch: VectorBatch) -> None:
@@ -179,10 +216,7 @@ class ColumnSink(FileSink):
             else:
                 path.unlink()
         if there != rows:
-            raise GramianError(
-                f"{self.folder} holds {there} rows and its journal says {rows}; give --force to "
-                "begin anew"
-            )
+            raise self._short(rows)
         return rows
 
     def _append(self, batch: VectorBatch) -> None:
@@ -190,24 +224,35 @@ class ColumnSink(FileSink):
         import pyarrow.parquet as pq
 
         flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=self.dtype).reshape(-1))
-        columns = {"id": pa.array(batch.ids)}
+        columns = {"id": pa.array(batch.ids, pa.string())}
         if batch.texts is not None:
-            columns["text"] = pa.array(batch.texts)
+            columns["text"] = pa.array(batch.texts, pa.string())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self.dim)
         path = self.folder / f"part-{self.done:012}.parquet"
         pq.write_table(pa.table(columns), path)
         self._parts.append(path)
 
     def _complete(self, stamp: Stamp) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if not self._parts:
             raise GramianError(f"{self.address}: there are no rows to write")
-        schema = pq.ParquetFile(self._parts[0]).schema_arrow.with_metadata(stamped(stamp))
+        # batches without texts may come among others
+        schemas = [pq.ParquetFile(path).schema_arrow for path in self._parts]
+        widest = max(schemas, key=lambda schema: len(schema.names))
+        schema = widest.with_metadata(stamped(stamp))
         whole = self.folder / "whole"
         with pq.ParquetWriter(whole, schema) as writer:
             for path in self._parts:
-                writer.write_table(pq.read_table(path).cast(schema))
+                part = pq.ParquetFile(path).read()
+                columns = [
+                    part[field.name]
+                    if field.name in part.column_names
+                    else pa.nulls(len(part), field.type)
+                    for field in schema
+                ]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
         os.replace(whole, self.path)
 
 
@@ -219,7 +264,29 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of files."""
-    for path in folder.iterdir():
+    """Remove the folder of a part.
+
+    First its journal, then its content, its plan last: what a kill leaves is an empty part.
+    """
+    order = {"journal": 0, PLAN: 2}
+    for path in sorted(folder.iterdir(), key=lambda path: order.get(path.name, 1)):
         path.unlink()
     folder.rmdir()
+
+
+def cut_lines(path: Path, rows: int) -> int:
+    """Cut a file after some whole lines; how many there are."""
+    found = size = 0
+    with path.open("a+b") as lines:
+        lines.seek(0)
+        while found < rows and (line := lines.readline()).endswith(b"\n"):
+            found, size = found + 1, size + len(line)
+    os.truncate(path, size)
+    return found
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError:
+        return None

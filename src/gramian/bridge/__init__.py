@@ -1,5 +1,12 @@
 """Bridges between embedding spaces: fit, judge, apply, export; paired or not."""
 
+from importlib.util import find_spec
+
+from gramian.errors import GramianError
+
+if find_spec("sklearn") is None or find_spec("pyarrow") is None:
+    raise GramianError("bridges need scikit-learn and pyarrow: pip install 'gramian[bridge]'")
+
 from gramian.bridge.costs import CostPlan, plan_costs
 from gramian.bridge.judging import Judgement, judge, read_qrels
 from gramian.bridge.paired import Bridge, LearningCurve, Suspects, feasibility, learning_curve

@@ -17,6 +17,7 @@ from gramian.solvers.relaxed_orthogonal import relaxed_orthogonal
 from gramian.solvers.ridge import LAMBDAS, ridge
 from gramian.solvers.shrinkage import Shrinkage, ledoit_wolf, linear_shrinkage
 from gramian.solvers.spectrum import Spectrum
+from gramian.solvers.unshrink import unshrink
 from gramian.solvers.whitening import colouring, whitening
 
 __all__ = [
@@ -51,5 +52,6 @@ __all__ = [
     "reduced_rank",
     "relaxed_orthogonal",
     "ridge",
+    "unshrink",
     "whitening",
 ]

@@ -101,4 +101,4 @@ class Random(Recommender):
         return self
 
     def _scores(self, matrix: Any) -> Array:
-        return self.generator_.random(matrix.shape)
+        return np.asarray(self.generator_.random(matrix.shape))

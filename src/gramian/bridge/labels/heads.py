@@ -47,8 +47,8 @@ class LabelHead:
         """The label of every row, (n,); equal ones go to the lower."""
         values = self.values(probabilities)
         if self.labels is None:
-            return values.argmin(1)
-        return (values @ self.labels.T).argmax(1)
+            return np.asarray(values.argmin(1))
+        return np.asarray((values @ self.labels.T).argmax(1))
 
     @property
     def map(self) -> Dense:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 from gramian.bridge.rows import as_matrix
 from gramian.errors import GramianError
@@ -113,7 +114,7 @@ def label_head(
                 raise GramianError("a label has an embedding of zeros, which has no direction")
             matrix, known = seen, every / lengths
         else:
-            matrix = np.square(seen[:, None] - every[None]).sum(2)
+            matrix = cdist(seen, every, "sqeuclidean")
     count = len(matrix) if top is None else top
     if not 1 <= count <= len(matrix):
         raise GramianError(f"top is {top}, expected 1 to {len(matrix)}")

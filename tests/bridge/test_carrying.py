@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from gramian.bridge import Bridge, SavedBridge, Space, open_bridge
-from gramian.bridge.carrying import carry, digest, purpose
+from gramian.bridge.across import BatchMap, mapped
+from gramian.bridge.carrying import carry
+from gramian.bridge.provenance import digest, place_of, purpose, without_password
 from gramian.bridge.vectors import open_sink, open_vectors
 from gramian.errors import GramianError
 
@@ -119,8 +123,13 @@ def test_wrong_direction_is_detected(bridge, spaces, tmp_path):
 def test_another_model_by_its_stamp(bridge, source, tmp_path):
     (tmp_path / "in.npy.json").write_text(json.dumps({"model": "model-c"}))
     again = open_vectors(source.address)
-    with pytest.raises(GramianError, match=r"vectors of model-c, .* model-b"):
+    with pytest.raises(GramianError, match="model 'model-c' instead of 'model-b'"):
         carry(bridge, again, open_sink(str(tmp_path / "x.npy"), dim=D))
+    (tmp_path / "in.npy.json").write_text(json.dumps({"prefix": "passage: "}))
+    again = open_vectors(source.address)
+    with pytest.raises(GramianError, match="prefix 'passage: ' instead of 'query: '"):
+        carry(bridge, again, open_sink(str(tmp_path / "x.npy"), dim=D))
+    carry(bridge, again, open_sink(str(tmp_path / "x.npy"), dim=D), anyway=True)
 
 
 @pytest.mark.parametrize("value, message", [(np.nan, "NaN"), (0.0, "all zeros")])
@@ -131,7 +140,7 @@ def test_the_bad_row_is_named(bridge, spaces, tmp_path, value, message):
     (tmp_path / "in.ids.txt").write_text("".join(f"doc{i}\n" for i in range(3000)))
     source = open_vectors(str(tmp_path / "in.npy"))
     sink = open_sink(str(tmp_path / "x.npy"), dim=D)
-    with pytest.raises(GramianError, match=rf"'doc2500' \(row 2500\) .*{message}"):
+    with pytest.raises(GramianError, match=rf"row 2500 \(id 'doc2500'\) .*{message}"):
         carry(bridge, source, sink, batch=400, anyway=True)
     assert sink.done == 2400
 
@@ -146,6 +155,115 @@ def test_other_widths(bridge, tmp_path):
         )
 
 
+class Broken:
+    """A store that goes away, or ends, after some rows."""
+
+    dtype = "float32"
+
+    def __init__(self, source, rows, error=None):
+        self.address, self.dim, self.count = source.address, source.dim, source.count
+        self.stamp, self._source, self._rows, self._error = source.stamp, source, rows, error
+
+    def batches(self, size=4096, start=0):
+        for batch in self._source.batches(size, start):
+            if batch.start >= self._rows:
+                if self._error is not None:
+                    raise self._error
+                return
+            yield batch
+
+
+@pytest.mark.parametrize("error", [None, GramianError("the store is away")])
+def test_a_source_that_stops_half_way_completes_nothing(bridge, source, tmp_path, error):
+    out = str(tmp_path / "out.npy")
+    sink = open_sink(out, dim=D, purpose=purpose(bridge, source))
+    with pytest.raises(GramianError, match="away"):
+        carry(bridge, Broken(source, 1500, error), sink, batch=500)
+    assert not (tmp_path / "out.npy").exists()
+    again = open_sink(out, dim=D, purpose=purpose(bridge, source))
+    done = carry(bridge, source, again, batch=500)
+    assert done.rows == 3000
+    assert 0 < done.resumed_from <= 1500
+    np.testing.assert_array_equal(np.load(out), mapped(bridge, np.load(source.address)))
+
+
+def test_another_source_under_the_same_name_does_not_go_on(bridge, source, spaces, tmp_path):
+    out = str(tmp_path / "out.npy")
+    sink = open_sink(out, dim=D, purpose=purpose(bridge, source))
+    sink.write(next(source.batches(10)))
+    np.save(tmp_path / "in.npy", spaces[0][::-1])
+    again = open_vectors(source.address)
+    with pytest.raises(GramianError, match="part of another result"):
+        open_sink(out, dim=D, purpose=purpose(bridge, again))
+    np.save(tmp_path / "in.npy", spaces[0])
+    (tmp_path / "link.npy").symlink_to(tmp_path / "in.npy")
+    linked = open_vectors(str(tmp_path / "link.npy"))
+    assert purpose(bridge, linked) == purpose(bridge, source)
+    with pytest.raises(GramianError, match="never written to"):
+        open_sink(str(tmp_path / "link.npy"), dim=D, like=source, force=True)
+
+
+def test_more_rows_there_than_in_the_source(bridge, source):
+    class Full:
+        done = 4000
+
+    with pytest.raises(GramianError, match=r"4,000 rows are written and .* only 3,000"):
+        carry(bridge, source, Full())
+    with pytest.raises(GramianError, match="batch is 0"):
+        carry(bridge, source, Full(), batch=0)
+
+
+def test_the_map_of_batches_is_the_bridge(bridge, spaces):
+    from gramian.maps import Affine, Dense
+    from gramian.maps import Identity as Same
+
+    np.testing.assert_allclose(
+        mapped(bridge, spaces[0]), bridge(spaces[0]).numpy(), rtol=0, atol=1e-6
+    )
+    half = spaces[0].astype(np.float16)
+    np.testing.assert_allclose(mapped(bridge, half), bridge(half).numpy(), rtol=0, atol=1e-6)
+    space = Space("a", D)
+    draw = torch.Generator().manual_seed(0)
+    weight = torch.randn(D, D, generator=draw, dtype=torch.float64)
+    shift = torch.randn(D, generator=draw, dtype=torch.float64)
+    # a bias before the last map, and mean = 1e4 x std
+    inner = Affine(Same(D), shift)
+    for map in (Same(D), Dense(weight), Affine(Dense(weight), shift), Dense(weight) @ inner):
+        one = SavedBridge(map, space, space, "query_to_old", "ridge", 9)
+        x = (spaces[0][:50] * 1e-4 + 1).astype(np.float32)
+        expected = map.to(dtype=torch.float64)(torch.from_numpy(x.astype(np.float64))).numpy()
+        np.testing.assert_allclose(mapped(one, x), expected, rtol=1e-4, atol=1e-4)
+    assert len({digest(replace(bridge, map=map)) for map in (Dense(weight), inner)}) == 2
+    moved = replace(bridge, map=Dense(weight) @ inner), replace(bridge, map=Dense(weight))
+    assert digest(moved[0]) != digest(moved[1])
+
+
+def test_what_leaves_the_range(spaces):
+    from gramian.bridge.vectors import VectorBatch
+    from gramian.maps import Dense
+
+    space = Space("a", D)
+    eye = torch.eye(D, dtype=torch.float64)
+    one = SavedBridge(Dense(eye * 1e6), space, space, "query_to_old", "ridge", 9)
+    batch = VectorBatch(["a", "b"], np.eye(2, D, dtype=np.float32), None, 40)
+    assert BatchMap(one)(batch).vectors[0, 0] == np.float32(1e6)
+    with pytest.raises(GramianError, match=r"row 40 \(id 'a'\) leaves the range of float16"):
+        BatchMap(one, dtype="float16")(batch)
+    huge = VectorBatch(["a", "b"], np.eye(2, D, dtype=np.float32) * 1e38, None, 40)
+    with pytest.raises(GramianError, match=r"leaves the range of float32 .* 1e\+38"):
+        BatchMap(one)(huge)
+    flat = SavedBridge(Dense(eye * 0), space, space, "query_to_old", "ridge", 9, normalise=True)
+    with pytest.raises(GramianError, match="mapped to zero"):
+        BatchMap(flat)(batch)
+
+
+def test_places_are_named_without_passwords(source, tmp_path):
+    found = without_password("postgresql://me:secret@host:5432/db?password=secret#t.c")
+    assert found == "postgresql://me@host:5432/db#t.c"
+    assert without_password("qdrant:https://k:s@h/c#v") == "qdrant:https://k@h/c#v"
+    assert place_of(source) == f"npy:{(tmp_path / 'in.npy').resolve()}"
+
+
 class TestCommand:
     def test_apply(self, bridge, source, spaces, tmp_path, command):
         bridge.save(tmp_path / "bridge")
@@ -154,7 +272,9 @@ class TestCommand:
         planned = command(*arguments, "--dry-run", "--json")
         assert planned.json["rows"] == 3000
         assert planned.json["bytes"] == 3000 * D * 4
+        assert planned.json["dimensions"] is None
         assert not out.exists()
+        assert not list(tmp_path.glob("*.partial"))
         done = command(*arguments, "--json")
         assert done.code == 0, done.err
         assert set(done.json) == {"path", "rows", "resumed_from", "stamp", "seconds"}
@@ -163,6 +283,7 @@ class TestCommand:
         again = command(*arguments)
         assert again.code == 2
         assert "exists" in again.err
+        assert command(*arguments, "--dry-run").code == 2
         onto = command("bridge", "apply", tmp_path / "bridge", source.address, "-o", source.address)
         assert onto.code == 2
         assert "never written to" in onto.err

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
+from gramian.bridge.across import BatchMap
+from gramian.bridge.provenance import stamp_for
 from gramian.bridge.saved import SavedBridge
 from gramian.bridge.vectors import VectorBatch, VectorSink, VectorSource
 from gramian.errors import GramianError
@@ -18,6 +19,10 @@ from gramian.errors import GramianError
 BATCH = 16_384
 CHECKED = 4096
 """Rows that are compared with what the bridge was fitted on before anything is written."""
+AHEAD = 2
+"""Batches that are mapped while earlier ones are written."""
+TOLD = ("model", "revision", "fingerprint", "prefix")
+"""What a stamp may say of its vectors that a bridge knows as well."""
 
 
 @dataclass(frozen=True)
@@ -29,45 +34,13 @@ class Carried:
     stamp: dict[str, str]
 
 
-def digest(bridge: SavedBridge) -> str:
-    """SHA-256 of a bridge: its map, its spaces and its direction."""
-    found = hashlib.sha256()
-    about = [bridge.direction, bridge.normalise, bridge.source.to_json(), bridge.target.to_json()]
-    found.update(json.dumps(about, sort_keys=True).encode())
-    bias = getattr(bridge.map, "bias", None)
-    for tensor in (bridge.map.to_dense(torch.float64), bias):
-        if tensor is not None:
-            found.update(tensor.to(torch.float64).contiguous().numpy().tobytes())
-    return found.hexdigest()
-
-
-def purpose(bridge: SavedBridge, source: VectorSource) -> dict[str, str]:
-    """What a result is of; only a run of the same purpose goes on with a part of it."""
-    return {"bridge": digest(bridge), "source": source.address}
-
-
-def stamp_for(bridge: SavedBridge, source: VectorSource) -> dict[str, str]:
-    """What is known of carried vectors: the model whose space they are in, and how they came."""
-    space = bridge.target
-    known = {
-        "model": space.model or space.name,
-        "revision": space.revision,
-        "fingerprint": space.fingerprint,
-        "prefix": space.prefix,
-        "unit_norm": str(bridge.normalise).lower(),
-        "bridged_from": bridge.source.model or bridge.source.name,
-        "method": bridge.method,
-    }
-    return {k: v for k, v in known.items() if v is not None} | purpose(bridge, source)
-
-
 def check(bridge: SavedBridge, source: VectorSource) -> None:
     """Refuse vectors that are not of the space the bridge starts in.
 
     Raises
     ------
-    GramianError : another width, another model by its stamp, or rows that look like those of the
-        other side or of another model.
+    GramianError : another width; another model, revision, weights or prompt by its stamp; or rows
+        that look like those of the other side or of another model.
     """
     if source.dim != bridge.source.dim:
         other = "; it looks like the other direction" if source.dim == bridge.target.dim else ""
@@ -75,16 +48,25 @@ def check(bridge: SavedBridge, source: VectorSource) -> None:
             f"{source.address} has vectors of {source.dim}, the bridge takes those of "
             f"{bridge.source}{other}"
         )
-    model, expected = source.stamp.get("model"), bridge.source.model
-    if model is not None and expected is not None and model != expected:
+    told: dict[str, Any] = {key: source.stamp[key] for key in TOLD if key in source.stamp}
+    reasons = bridge.source.differs(replace(bridge.source, **told))
+    if reasons:
         raise GramianError(
-            f"{source.address} holds vectors of {model}, the bridge takes those of {expected}; "
-            "fit a bridge for this pair of models"
+            f"{source.address} says of its vectors: {'; '.join(reasons)}. Fit a bridge for these, "
+            "or give --anyway (anyway=True) if the stamp is wrong"
         )
     first = next(source.batches(CHECKED), None)
     if first is None:
         raise GramianError(f"{source.address} holds no rows")
-    bridge.check_source(rows_of(first, source)).require()
+    # rows that cannot be used are refused by name where they are mapped
+    rows = first.vectors[np.isfinite(first.vectors).all(1)]
+    if len(rows):
+        found = bridge.check_source(rows)
+        if not found.good:
+            raise GramianError(
+                f"{source.address}: {found.reason}. Give --anyway (anyway=True) to map them all "
+                "the same"
+            )
 
 
 def carry(
@@ -92,47 +74,55 @@ def carry(
     source: VectorSource,
     sink: VectorSink,
     *,
+    dtype: str = "float32",
     batch: int = BATCH,
     anyway: bool = False,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> Carried:
     """Write the mapped rows of a source to a new place, from where an earlier run stopped.
 
-    Memory holds one batch. ``anyway`` leaves out the comparison of the rows with what the bridge
-    was fitted on (`check`).
+    Memory holds a few batches. ``dtype`` is that of the place. ``anyway`` leaves out the comparison
+    of the rows with what the bridge was fitted on (`check`).
 
     Raises
     ------
-    GramianError : vectors of another space, or a row with NaN or infinity (its id is named).
+    GramianError : vectors of another space; a row with NaN or infinity, all zeros, or beyond
+        float16 (its id is named; the rows before it stay written); a source that ends before its
+        count is reached. The place is not completed, and the next run goes on from there.
     """
+    if batch < 1:
+        raise GramianError(f"batch is {batch}, expected at least 1")
     if not anyway:
         check(bridge, source)
     begun = sink.done
-    for rows in source.batches(batch, begun):
-        mapped = bridge(rows_of(rows, source)).numpy()
-        sink.write(replace(rows, vectors=mapped))
+    if source.count is not None and begun > source.count:
+        raise GramianError(
+            f"{begun:,} rows are written and {source.address} has only {source.count:,}; give "
+            "--force (force=True) to begin anew"
+        )
+    across = BatchMap(bridge, dtype=dtype)
+    pending: deque[Future[VectorBatch]] = deque()
+
+    def settle() -> None:
+        sink.write(pending.popleft().result())
         progress(sink.done, source.count)
+
+    # Reading and writing stay in this thread, as some stores ask for; the products run beside.
+    with ThreadPoolExecutor(1, "across") as worker:
+        for rows in source.batches(batch, begun):
+            pending.append(worker.submit(across, rows))
+            if len(pending) > AHEAD:
+                settle()
+        while pending:
+            settle()
     if sink.done == 0:
         raise GramianError(f"{source.address} holds no rows")
-    stamp = stamp_for(bridge, source)
-    sink.finish(stamp)
-    return Carried(sink.done, begun, stamp)
-
-
-def rows_of(batch: VectorBatch, source: VectorSource) -> NDArray[np.float32]:
-    """The vectors of a batch, when all of them are finite and none is zero.
-
-    Raises
-    ------
-    GramianError : names the id and number of the first row that is not.
-    """
-    norms = np.einsum("ij,ij->i", batch.vectors, batch.vectors)
-    bad = ~(np.isfinite(norms) & (norms > 0))
-    if bad.any():
-        row = int(bad.argmax())
-        what = "is all zeros" if norms[row] == 0 else "holds NaN or infinity"
+    if source.count is not None and sink.done != source.count:
         raise GramianError(
-            f"{source.address}: vector {batch.ids[row]!r} (row {batch.start + row}) {what}; "
-            "embed it again or remove it"
+            f"{source.address} gave {sink.done:,} rows of {source.count:,}: it changed or went "
+            "away half way. Run the same command again to go on"
         )
-    return batch.vectors
+    stamp = stamp_for(bridge, source, dtype=dtype)
+    rows_written = sink.done
+    sink.finish(stamp)
+    return Carried(rows_written, begun, stamp)

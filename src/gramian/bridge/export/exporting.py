@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gramian.bridge.carrying import digest
 from gramian.bridge.export.card import card
 from gramian.bridge.export.layer import Layer
+from gramian.bridge.provenance import digest
 from gramian.bridge.saved import SavedBridge
 from gramian.errors import GramianError, refuse_existing
 from gramian.moments.format import gramian_version

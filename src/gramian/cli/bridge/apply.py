@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from gramian.cli.options import Force, Json, bar, console, print_json
+from gramian.errors import refuse_existing
+
+FILES = ("npy", "parquet", "jsonl", "faiss")
 
 EXAMPLE = """
 Examples:
@@ -44,16 +47,21 @@ def apply(
 ) -> None:
     """Map vectors and write them to a new place: streaming, any size, resumable."""
     from gramian.bridge import open_bridge
-    from gramian.bridge.carrying import carry, check, purpose
-    from gramian.bridge.vectors import open_sink, open_vectors
+    from gramian.bridge.carrying import carry, check
+    from gramian.bridge.provenance import purpose
+    from gramian.bridge.vectors import Address, open_sink, open_vectors
     from gramian.bridge.vectors.opening import sink_limits
 
     opened = open_bridge(bridge)
     vectors = open_vectors(source, id_field=id_field)
     if not anyway:
         check(opened, vectors)
+    # the place is looked at before anything is opened there
+    limits = sink_limits(output, dim=opened.target.dim, dtype=dtype, like=vectors)
     if dry_run:
-        limits = sink_limits(output, dim=opened.target.dim, dtype=dtype, like=vectors)
+        address = Address.parse(output)
+        if address.kind in FILES:
+            refuse_existing(address.path, force=force)
         size = (vectors.count or 0) * opened.target.dim * (2 if dtype == "float16" else 4)
         found = {
             "rows": vectors.count,
@@ -61,6 +69,8 @@ def apply(
             "dim_to": opened.target.dim,
             "bytes": size or None,
             "output": output,
+            "place": limits.what,
+            "dimensions": limits.dimensions,
             "notes": list(limits.notes),
         }
         if json:
@@ -68,21 +78,26 @@ def apply(
             return
         rows = "an unknown number of" if vectors.count is None else f"{vectors.count:,}"
         console.print(
-            f"{output}: {rows} rows of {opened.target.dim}, about {size / 1e6:,.1f} MB",
+            f"{output} ({limits.what}): {rows} rows of {opened.target.dim}, about "
+            f"{size / 1e6:,.1f} MB",
             soft_wrap=True,
         )
+        for note in limits.notes:
+            console.print(note, soft_wrap=True)
         return
     started = time.perf_counter()
     sink = open_sink(
         output,
         dim=opened.target.dim,
         dtype=dtype,
-        purpose=purpose(opened, vectors),
+        purpose=purpose(opened, vectors, dtype=dtype),
         like=vectors,
         force=force,
     )
     with bar("mapping", vectors.count) as advance:
-        found_rows = carry(opened, vectors, sink, batch=batch, anyway=True, progress=advance)
+        found_rows = carry(
+            opened, vectors, sink, dtype=dtype, batch=batch, anyway=True, progress=advance
+        )
     seconds = time.perf_counter() - started
     if json:
         print_json(

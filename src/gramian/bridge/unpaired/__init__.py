@@ -1,0 +1,1 @@
+"""Matching of two clouds that share no row: clusters, anchors, refinement."""

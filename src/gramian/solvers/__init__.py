@@ -1,5 +1,6 @@
 """From moments to maps: pure functions in float64 that return a map and the evidence for it."""
 
+from gramian.solvers.binding import binding
 from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
@@ -8,6 +9,7 @@ from gramian.solvers.discriminant import Directions, discriminant, discriminant_
 from gramian.solvers.ease import ItemWeights, ease
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import FILTERS, filter_factors
+from gramian.solvers.invert_head import InvertedHead, invert_head
 from gramian.solvers.minimise import minimise
 from gramian.solvers.nystrom import Nystrom, leading_columns, nystrom
 from gramian.solvers.optimal_transport import optimal_transport
@@ -27,11 +29,13 @@ __all__ = [
     "Cur",
     "Directions",
     "Evidence",
+    "InvertedHead",
     "ItemWeights",
     "Nystrom",
     "Shrinkage",
     "Solution",
     "Spectrum",
+    "binding",
     "canonical",
     "canonical_coordinates",
     "colouring",
@@ -42,6 +46,7 @@ __all__ = [
     "discriminant_within",
     "ease",
     "filter_factors",
+    "invert_head",
     "leading_columns",
     "ledoit_wolf",
     "linear_shrinkage",

@@ -14,6 +14,12 @@ from gramian.measures.classes import fisher_ratio, vci
 from gramian.measures.coding_rate import RateReduction, coding_rate, rate_reduction
 from gramian.measures.cosine import CosineStability, average_cosine, cosine_stability, unit_rows
 from gramian.measures.effective_rank import effective_rank, participation_ratio, stable_rank
+from gramian.measures.factor_cosine import (
+    CosineCaution,
+    ItemFactors,
+    cosine_caution,
+    item_factors,
+)
 from gramian.measures.jackknife import jackknife, jackknife_error
 from gramian.measures.linearity import adjusted, held_out_linearity, linearity
 from gramian.measures.magnitude import Magnitude, magnitude_weights
@@ -40,8 +46,10 @@ from gramian.measures.vasicek import vrm
 __all__ = [
     "Cca",
     "ClassScatter",
+    "CosineCaution",
     "CosineStability",
     "InputBasis",
+    "ItemFactors",
     "Magnitude",
     "ProcrustesBound",
     "RateReduction",
@@ -56,6 +64,7 @@ __all__ = [
     "cca",
     "cka",
     "coding_rate",
+    "cosine_caution",
     "cosine_stability",
     "debiased_participation_ratio",
     "eee",
@@ -68,6 +77,7 @@ __all__ = [
     "held_out_linearity",
     "hsic",
     "iso_score",
+    "item_factors",
     "jackknife",
     "jackknife_error",
     "linearity",

@@ -9,6 +9,7 @@ from gramian.solvers.discriminant import Directions, discriminant, discriminant_
 from gramian.solvers.ease import ItemWeights, ease
 from gramian.solvers.evidence import Evidence, Solution
 from gramian.solvers.filters import FILTERS, filter_factors
+from gramian.solvers.generalised_procrustes import CommonSpace, generalised_procrustes
 from gramian.solvers.invert_head import InvertedHead, invert_head
 from gramian.solvers.minimise import minimise
 from gramian.solvers.nystrom import Nystrom, leading_columns, nystrom
@@ -25,6 +26,7 @@ from gramian.solvers.whitening import colouring, whitening
 __all__ = [
     "FILTERS",
     "LAMBDAS",
+    "CommonSpace",
     "Completion",
     "Cur",
     "Directions",
@@ -46,6 +48,7 @@ __all__ = [
     "discriminant_within",
     "ease",
     "filter_factors",
+    "generalised_procrustes",
     "invert_head",
     "leading_columns",
     "ledoit_wolf",

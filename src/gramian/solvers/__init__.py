@@ -2,6 +2,7 @@
 
 from gramian.solvers.binding import binding
 from gramian.solvers.canonical import canonical, canonical_coordinates
+from gramian.solvers.compatible import CompatibleHead, backward_map, compatible_head
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
 from gramian.solvers.diagonal_gain import diagonal_gain
@@ -27,6 +28,7 @@ __all__ = [
     "FILTERS",
     "LAMBDAS",
     "CommonSpace",
+    "CompatibleHead",
     "Completion",
     "Cur",
     "Directions",
@@ -37,10 +39,12 @@ __all__ = [
     "Shrinkage",
     "Solution",
     "Spectrum",
+    "backward_map",
     "binding",
     "canonical",
     "canonical_coordinates",
     "colouring",
+    "compatible_head",
     "complete",
     "cur",
     "diagonal_gain",

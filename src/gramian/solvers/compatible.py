@@ -11,6 +11,8 @@ from gramian.errors import GramianError
 from gramian.maps import Dense, LinearMap, Tag
 from gramian.moments import JointMoments, Quadratic
 from gramian.registry import method
+from gramian.solvers.evidence import Evidence
+from gramian.solvers.judged import judged
 from gramian.solvers.ridge import ridge
 from gramian.solvers.spectrum import eigh
 
@@ -34,7 +36,8 @@ class CompatibleHead:
     """(extra, d_old): what reads them off an old row, orthonormal rows."""
     padded: Dense
     """Old rows (n, d_old) to (n, width): the row itself, then zeros; orthonormal columns."""
-    notes: tuple[str, ...] = ()
+    evidence: Evidence
+    """Of `slice` as a prediction of old vectors; R² is about their mean and may be below zero."""
 
     @property
     def d_old(self) -> int:
@@ -74,7 +77,12 @@ class CompatibleHead:
 
 @method("compatible_head", job="bridge", paper="2211.03989; 2408.08793")
 def compatible_head(
-    joint: JointMoments, *, way: str = "predicting", extra: int = 0, ridge_share: float = 1e-6
+    train: JointMoments,
+    report: JointMoments | None = None,
+    *,
+    way: str = "predicting",
+    extra: int = 0,
+    ridge_share: float = 1e-6,
 ) -> CompatibleHead:
     """Turn new vectors so that their first d_old coordinates compare with an old gallery.
 
@@ -91,7 +99,8 @@ def compatible_head(
 
     Parameters
     ----------
-    joint : moments with the new space as ``x`` and the old one as ``y``, full on both sides.
+    train, report : moments of the folds with the new space as ``x`` and the old one as ``y``,
+        full on both sides.
     way : ``"predicting"`` or ``"procrustes"``.
     extra : 0 to d_old.
     ridge_share : of the regression of old on new, over the mean eigenvalue of the new one.
@@ -100,20 +109,25 @@ def compatible_head(
     ------
     GramianError : diagonal moments of either side, no rows, an unknown way, extra out of range.
     """
-    _check(joint, way, extra, ridge_share)
-    d_new, d_old = joint.x.d, joint.y.d
-    objective = Quadratic.from_joint(joint, intercept=False)
+    _check(train, way, extra, ridge_share)
+    d_new, d_old = train.x.d, train.y.d
+    objective = Quadratic.from_joint(train, intercept=False)
     second, cross = objective.A, objective.B
     notes: list[str] = []
-    if joint.count < d_new:
-        notes.append(f"{joint.count:g} rows for {d_new} dimensions: the split is partly by chance")
+    if train.count < d_new:
+        notes.append(
+            f"{train.count:g} rows for {d_new} dimensions: what predicts the old space is found "
+            "by chance; give more pairs, or way='procrustes'"
+        )
     mean = float(second.diagonal().mean())
     if mean <= 0:
         raise GramianError("compatible_head: the new vectors are all zero")
+    values, vectors = eigh(second)
     strength = max(ridge_share, KEEP_ALL) * mean
     eye = torch.eye(d_new, dtype=second.dtype)
-    predictor = torch.linalg.solve(second + strength * eye, cross).T  # (d_old, d_new)
-    own, shared = _old_directions(joint, predictor, cross, extra)
+    # (d_old, d_new): W = B^T (A + lambda)^-1
+    predictor = ((cross.T @ vectors) / (values.clamp_min(0.0) + strength)) @ vectors.T
+    own, shared = _old_directions(train, predictor, cross, extra)
     # `shared` (d_old - k, d_old) are matched by orthonormal rows of the new space
     wanted = cross @ shared.T  # (d_new, d_old - k)
     thin = min(d_new, wanted.shape[1])
@@ -143,7 +157,15 @@ def compatible_head(
         read,
         own,
         Dense(padded),
-        tuple(notes),
+        judged(
+            Dense(forward[:d_old].contiguous()),
+            {"train": train, "report": report},
+            values,
+            rows=train.count,
+            notes=notes,
+            regularization=strength,
+            relative=strength / mean,
+        ).evidence,
     )
 
 
@@ -194,7 +216,8 @@ def _polar(matrix: Tensor, notes: list[str]) -> Tensor:
         notes.append(
             f"old and new share {rank} of {len(s)} directions: the others were turned arbitrarily"
         )
-    return u @ vh
+    nearest: Tensor = u @ vh
+    return nearest
 
 
 def _completed(front: Tensor, second: Tensor) -> Tensor:

@@ -14,9 +14,25 @@ from gramian.bridge.rates import Price, Rate
 from gramian.bridge.retrieval import overlap_at_k, partner_ranks, partner_recall, top_k
 from gramian.bridge.rows import as_matrix
 from gramian.bridge.saved import SavedBridge, SideCheck, Space, open_bridge
+from gramian.bridge.sharpen import (
+    bind_attributes,
+    prompt_inverse,
+    reduce_width,
+    token_counts,
+    whiten_table,
+    whiten_vectors,
+)
+from gramian.bridge.spaces import (
+    CommonVectors,
+    backfill_curve,
+    backfill_order,
+    expected_error,
+    meta_embeddings,
+)
 
 __all__ = [
     "Bridge",
+    "CommonVectors",
     "CostPlan",
     "Judgement",
     "LearningCurve",
@@ -27,14 +43,24 @@ __all__ = [
     "Space",
     "Suspects",
     "as_matrix",
+    "backfill_curve",
+    "backfill_order",
+    "bind_attributes",
+    "expected_error",
     "feasibility",
     "judge",
     "learning_curve",
+    "meta_embeddings",
     "open_bridge",
     "overlap_at_k",
     "partner_ranks",
     "partner_recall",
     "plan_costs",
+    "prompt_inverse",
     "read_qrels",
+    "reduce_width",
+    "token_counts",
     "top_k",
+    "whiten_table",
+    "whiten_vectors",
 ]

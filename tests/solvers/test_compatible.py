@@ -125,7 +125,7 @@ def test_awkward_rows() -> None:
     few[:, 4] = 1.0
     head = compatible_head(JointMoments.from_rows(few, there))
     assert head.rotation.tag_defect("orthogonal") < 1e-12
-    assert any("5 rows for 12 dimensions" in note for note in head.notes)
+    assert any("5 rows for 12 dimensions" in note for note in head.evidence.notes)
     narrow, wide = pair(new=5, old=8)
     assert compatible_head(JointMoments.from_rows(narrow, wide)).forward(narrow).shape == (500, 8)
 

@@ -15,6 +15,7 @@ from gramian.solvers.invert_head import InvertedHead, invert_head
 from gramian.solvers.minimise import minimise
 from gramian.solvers.nystrom import Nystrom, leading_columns, nystrom
 from gramian.solvers.optimal_transport import optimal_transport
+from gramian.solvers.pair_invariant import pair_invariant
 from gramian.solvers.procrustes import procrustes
 from gramian.solvers.reduced_rank import reduced_rank
 from gramian.solvers.relaxed_orthogonal import relaxed_orthogonal
@@ -60,6 +61,7 @@ __all__ = [
     "minimise",
     "nystrom",
     "optimal_transport",
+    "pair_invariant",
     "procrustes",
     "reduced_rank",
     "relaxed_orthogonal",

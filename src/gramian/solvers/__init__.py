@@ -5,6 +5,7 @@ from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.compatible import CompatibleHead, backward_map, compatible_head
 from gramian.solvers.completion import Completion, complete
 from gramian.solvers.cur import Cur, cur
+from gramian.solvers.deflated_discriminant import Deflated, deflated_discriminant
 from gramian.solvers.diagonal_gain import diagonal_gain
 from gramian.solvers.discriminant import Directions, discriminant, discriminant_within
 from gramian.solvers.ease import ItemWeights, ease
@@ -32,6 +33,7 @@ __all__ = [
     "CompatibleHead",
     "Completion",
     "Cur",
+    "Deflated",
     "Directions",
     "Evidence",
     "InvertedHead",
@@ -48,6 +50,7 @@ __all__ = [
     "compatible_head",
     "complete",
     "cur",
+    "deflated_discriminant",
     "diagonal_gain",
     "discriminant",
     "discriminant_within",

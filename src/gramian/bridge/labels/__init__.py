@@ -2,5 +2,13 @@
 
 from gramian.bridge.labels.heads import LabelHead, label_head
 from gramian.bridge.labels.history import HistoryAware, history_discriminant
+from gramian.bridge.labels.probe import Probe, project_and_probe
 
-__all__ = ["HistoryAware", "LabelHead", "history_discriminant", "label_head"]
+__all__ = [
+    "HistoryAware",
+    "LabelHead",
+    "Probe",
+    "history_discriminant",
+    "label_head",
+    "project_and_probe",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +26,12 @@ def drawn(n: int, gaps: object, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def solve(x: np.ndarray, y: np.ndarray, **options: object) -> Deflated:
+def solve(x: np.ndarray, y: np.ndarray, **options: Any) -> Deflated:
     means = np.stack([x[y == k].mean(0) for k in np.unique(y)])
     moments = Moments.from_rows(torch.tensor(x))
     return deflated_discriminant(
         moments, torch.tensor(np.bincount(y)), torch.tensor(means), **options
-    )  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -15,7 +15,10 @@ from gramian.solvers import pair_invariant
 def pairs(shift: float = 0.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows of width 12 and their edits, which move 8 directions and keep 4; those 4."""
     g = torch.Generator().manual_seed(0)
-    draw = lambda *s: torch.randn(*s, generator=g, dtype=torch.float64)  # noqa: E731
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=g, dtype=torch.float64)
+
     basis = torch.linalg.qr(draw(12, 12)).Q
     x = draw(4000, 12)
     step = draw(4000, 12) * 2 + shift
@@ -69,7 +72,7 @@ def test_constant_columns_take_no_direction_and_refusals() -> None:
         ({"rank": 2, "ridge": float("nan")}, "finite"),
     ):
         with pytest.raises(GramianError, match=match):
-            pair_invariant(total, differences, **options)  # type: ignore[arg-type]
+            pair_invariant(total, differences, **options)
     with pytest.raises(GramianError, match="width 12"):
         pair_invariant(total, Moments.from_rows(x[:, :5]), rank=2)
     with pytest.raises(GramianError, match="full"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from gramian.errors import GramianError
 
@@ -51,10 +52,15 @@ class Address:
 
         Raises
         ------
-        GramianError : neither a file of a known kind nor a known store.
+        GramianError : no file of a known kind and no known store, or a port that is no number.
         """
         place, _, part = text.partition("#")
         scheme, colon, rest = place.partition(":")
+        if "://" in place:
+            try:
+                _ = urlsplit(place.removeprefix(f"{scheme}:") if scheme == "qdrant" else place).port
+            except ValueError as error:
+                raise GramianError(f"address {text!r} has no such port: {error}") from error
         if colon and scheme in STORES:
             if scheme in ("postgresql", "postgres"):
                 return cls(text, "postgresql", place, part or None)
@@ -65,3 +71,32 @@ class Address:
         if suffix not in SUFFIXES:
             raise GramianError(f"{text!r} is no address of vectors; {EXPECTED}")
         return cls(text, suffix.removeprefix("."), place, part or None)
+
+
+def same_place(one: Address, other: Address) -> bool:
+    """Whether two addresses lead to the same vectors, however they are spelled.
+
+    Columns of one table are different places; named vectors of one collection are not, since a
+    collection is only ever written as a whole. A store may be known by more names than this tells.
+    """
+    if one.kind != other.kind or _where(one) != _where(other):
+        return False
+    if one.kind in ("lancedb", "postgresql"):
+        return (one.part or "vector") == (other.part or "vector")
+    return True
+
+
+def same_table(one: Address, other: Address) -> bool:
+    """Whether two addresses lead to one table, whatever the column."""
+    return one.kind == other.kind and _where(one) == _where(other)
+
+
+def _where(address: Address) -> tuple[str, ...]:
+    if "://" not in address.place:
+        return (str(address.path.resolve()),)
+    url = urlsplit(address.place)
+    asked = dict(parse_qsl(url.query))
+    host = (url.hostname or asked.get("host") or "").lower()
+    host = "localhost" if host in ("127.0.0.1", "::1", "") else host
+    port = url.port or asked.get("port") or {"qdrant": 6333, "postgresql": 5432}.get(address.kind)
+    return (host, str(port), url.path.strip("/"))

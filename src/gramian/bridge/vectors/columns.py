@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.ids import as_ids
+from gramian.bridge.vectors.ids import as_ids, distinct
 from gramian.bridge.vectors.protocol import Floats, Stamp, VectorBatch, take_by_scan
 from gramian.errors import GramianError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DTYPES = {"float": "float32", "double": "float64", "halffloat": "float16"}
+"""Arrow's names of floats, and NumPy's."""
 PREFIX = "gramian."
 """Of the keys of a stamp among other metadata."""
 
@@ -46,10 +48,7 @@ class ColumnSource:
         wanted = address.part or vector_field
         self._fields = named(schema, self.address, id_field, wanted, text_field)
         self.count: int | None = self._file.metadata.num_rows
-        self.dtype = str(schema.field(self._fields.vector).type.value_type)
-        self.dtype = {"float": "float32", "double": "float64", "halffloat": "float16"}.get(
-            self.dtype, self.dtype
-        )
+        self.dtype = DTYPES[str(schema.field(self._fields.vector).type.value_type)]
         if not self.count:
             raise GramianError(f"{self.address} holds no rows")
         self.dim = 0
@@ -62,6 +61,11 @@ class ColumnSource:
 
     def batches(self, size: int = 4096, start: int = 0) -> Iterator[VectorBatch]:
         """All rows from one on; whole row groups before it are not read."""
+        if self._fields.id is None:
+            return self._read(size, start)
+        return distinct(self._read, self.address, size, start)
+
+    def _read(self, size: int, start: int) -> Iterator[VectorBatch]:
         first, groups = 0, self._file.metadata
         skipped = 0
         while skipped < groups.num_row_groups:

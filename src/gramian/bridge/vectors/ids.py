@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gramian.bridge.vectors.protocol import VectorBatch
 from gramian.errors import GramianError
 
 
@@ -18,11 +22,16 @@ def as_ids(values: Iterable[object], where: str, start: int = 0) -> list[str]:
     for row, value in enumerate(values, start):
         if value is None or value == "" or value != value:  # NaN is not itself
             raise GramianError(f"{where}: row {row} has no id; give every row one")
+        if isinstance(value, bytes):
+            try:
+                value = value.decode()
+            except UnicodeDecodeError as error:
+                raise GramianError(f"{where}: the id of row {row} is no text: {value!r}") from error
         found.append(str(value))
     return found
 
 
-def check_unique(ids: Sequence[str], where: str) -> None:
+def check_unique(ids: Sequence[str], where: str, start: int = 0) -> None:
     """Refuse an id that comes twice.
 
     Raises
@@ -30,9 +39,55 @@ def check_unique(ids: Sequence[str], where: str) -> None:
     GramianError : names the id and its two rows.
     """
     seen: dict[str, int] = {}
-    for row, id in enumerate(ids):
+    for row, id in enumerate(ids, start):
         if id in seen:
             raise GramianError(
                 f"{where}: id {id!r} comes twice, in rows {seen[id]} and {row}; ids must differ"
             )
         seen[id] = row
+
+
+Reader = Callable[[int, int], Iterator[VectorBatch]]
+
+
+def distinct(read: Reader, where: str, size: int, start: int) -> Iterator[VectorBatch]:
+    """The batches of a source, while no id comes twice.
+
+    Of every id 64 bits are kept, in sorted runs; where they come twice, the rows are read again to
+    tell ids that are alike from ids whose bits are.
+
+    Parameters
+    ----------
+    read : reads batches of at most ``size`` rows from row ``start`` on.
+
+    Raises
+    ------
+    GramianError : an id comes twice; names it and its two rows.
+    """
+    runs: list[NDArray[np.int64]] = []
+    for batch in read(size, start):
+        check_unique(batch.ids, where, batch.start)
+        run = np.sort(np.fromiter(map(hash, batch.ids), dtype=np.int64, count=len(batch)))
+        for old in runs:
+            places = np.minimum(old.searchsorted(run), len(old) - 1)
+            if (old[places] == run).any():
+                _refuse_repeated(read, where, batch)
+                break
+        yield batch
+        # runs double, so that a row is sorted in again only log(n) times
+        while runs and len(runs[-1]) <= 2 * len(run):
+            run = np.sort(np.concatenate([runs.pop(), run]), kind="stable")
+        if len(run):
+            runs.append(run)
+
+
+def _refuse_repeated(read: Reader, where: str, batch: VectorBatch) -> None:
+    rows = {id: row for row, id in enumerate(batch.ids, batch.start)}
+    for earlier in read(4096, 0):
+        for row, id in enumerate(earlier.ids, earlier.start):
+            if row >= batch.start:
+                return
+            if id in rows:
+                raise GramianError(
+                    f"{where}: id {id!r} comes twice, in rows {row} and {rows[id]}; ids must differ"
+                )

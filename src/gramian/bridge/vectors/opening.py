@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from gramian.bridge.vectors.address import Address
+from gramian.bridge.vectors.address import Address, same_place
 from gramian.bridge.vectors.protocol import Limits, Stamp, VectorSink, VectorSource
 from gramian.errors import GramianError
 
@@ -24,13 +24,15 @@ _SINKS = {
     "npy": ("files", "ArraySink"),
     "parquet": ("files", "ColumnSink"),
     "jsonl": ("files", "LineSink"),
-    "lancedb": ("lancedb_store", "LanceSink"),
+    "lancedb": ("lancedb_sink", "LanceSink"),
     "faiss": ("faiss_store", "FaissSink"),
     "qdrant": ("qdrant_store", "QdrantSink"),
-    "postgresql": ("postgres_store", "PostgresSink"),
+    "postgresql": ("postgres_sink", "PostgresSink"),
 }
 _NAMELESS = ("npy", "npz", "faiss")
 """Kinds whose rows have no named fields."""
+_TABLES = ("lancedb", "postgresql")
+"""Kinds where a result may be a new column beside its source."""
 
 
 def open_vectors(
@@ -78,10 +80,14 @@ def open_sink(
 
     Parameters
     ----------
+    address : as for `open_vectors`, but for ``.npz``. A table of LanceDB or PostgreSQL that is
+        there gets a new column when the address names one that it has not; its rows are found by
+        id.
     dim, dtype : of the vectors to come; ``float32`` or ``float16``.
     purpose : what the result will be (which bridge, which source): only a run of the same purpose
         goes on with a part.
     like : the source that the rows come from, which is never written to.
+    force : replace a file, or a table, column or collection that Gramian wrote; never another.
 
     Raises
     ------
@@ -91,7 +97,8 @@ def open_sink(
     sink_limits(address, dim=dim, dtype=dtype, like=like)
     found = Address.parse(address)
     kind = _class(*_SINKS[found.kind])
-    sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force)
+    beside = {"like": like} if found.kind in _TABLES else {}
+    sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force, **beside)
     return sink
 
 
@@ -107,8 +114,14 @@ def sink_limits(
     found = Address.parse(address)
     if found.kind not in _SINKS:
         raise GramianError(f"{address}: a .{found.kind} file cannot be streamed to; write .npy")
-    source = None if like is None or not is_address(like.address) else like.address
-    if source is not None and same_place(found, Address.parse(source)):
+    if like is not None and is_address(like.address):
+        source = Address.parse(like.address)
+        source = replace(source, part=getattr(like, "column", source.part))
+        if not same_place(found, source):
+            like = None
+    else:
+        like = None
+    if like is not None:
         raise GramianError(
             f"{address} is the source of the vectors, which is never written to; choose another "
             "file, table or column"
@@ -127,16 +140,6 @@ def is_address(text: str) -> bool:
     except GramianError:
         return False
     return True
-
-
-def same_place(one: Address, other: Address) -> bool:
-    """Whether two addresses lead to one table or file, however they are spelled."""
-    if one.kind != other.kind:
-        return False
-    if one.kind == "postgresql" or "://" in one.place:
-        return (one.place, one.part) == (other.place, other.part)
-    first, second = (Path(a.place).expanduser().resolve() for a in (one, other))
-    return first == second
 
 
 def _class(module: str, name: str) -> Any:

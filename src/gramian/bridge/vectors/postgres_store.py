@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.protocol import Floats, Limits, Stamp, VectorBatch, gathered
+from gramian.bridge.vectors.asking import asked
+from gramian.bridge.vectors.ids import check_unique
+from gramian.bridge.vectors.protocol import Floats, Stamp, VectorBatch, gathered
 from gramian.errors import GramianError
 
 T = TypeVar("T")
 TYPES = {"float32": "vector", "float16": "halfvec"}
+STATE = "state"
+"""Key of what a run of Gramian has made of a table or column so far; no part of its stamp."""
 
 
-def connect(url: str) -> Any:
+def connect(url: str, *, autocommit: bool = True) -> Any:
     """A connection that knows vectors.
 
     Raises
@@ -31,18 +37,18 @@ def connect(url: str) -> Any:
             "PostgreSQL needs its packages: pip install 'gramian[postgres]'"
         ) from error
     try:
-        connection = psycopg.connect(url, connect_timeout=10)
+        connection = psycopg.connect(url, connect_timeout=10, autocommit=autocommit)
         register_vector(connection)
     except psycopg.Error as error:
-        said = str(error).strip().splitlines()[0]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise GramianError(
-            f"PostgreSQL does not answer, or has no pgvector ({said}); check the address, and "
+            f"PostgreSQL does not answer, or has no pgvector ({lines[0]}); check the address, and "
             "CREATE EXTENSION vector in the database"
         ) from error
     return connection
 
 
-def asked(address: str, call: Callable[[], T]) -> T:
+def ask(address: str, call: Callable[[], T]) -> T:
     """The answer of the server.
 
     Raises
@@ -51,35 +57,93 @@ def asked(address: str, call: Callable[[], T]) -> T:
     """
     import psycopg
 
-    try:
-        return call()
-    except psycopg.Error as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise GramianError(
-            f"{address}: the server does not answer or refuses ({said}); what was written before "
-            "is kept, and the same command goes on"
-        ) from error
+    return asked(address, call, (psycopg.Error,))
 
 
-def parts(address: Address) -> tuple[str, str]:
-    """Table and column behind ``#``.
+@dataclass(frozen=True)
+class Place:
+    """A column of a table, as ``#table.column`` or ``#schema.table.column`` names it.
 
     Raises
     ------
-    GramianError : there is none.
+    GramianError : there is no table.
     """
-    table, _, column = (address.part or "").partition(".")
-    if not table:
-        raise GramianError(f"{shown(address)} names no table; expected …/db#table.column")
-    return table, column or "vector"
+
+    schema: str | None
+    table: str
+    column: str
+
+    @classmethod
+    def of(cls, address: Address) -> Place:
+        """The column that an address names; ``vector`` where it names only a table."""
+        names = (address.part or "").split(".")
+        if not all(names):
+            raise GramianError(f"{shown(address)} names no table; expected …/db#table.column")
+        if len(names) == 1:
+            return cls(None, names[0], "vector")
+        if len(names) == 2:
+            return cls(None, names[0], names[1])
+        return cls(names[0], names[1], ".".join(names[2:]))
+
+    @property
+    def name(self) -> Any:
+        """The table, quoted, to compose queries of."""
+        from psycopg import sql
+
+        return sql.Identifier(*([self.schema] if self.schema else []), self.table)
+
+    def find(self, connection: Any) -> Any:
+        """The table's number, or None where there is none."""
+        name = self.name.as_string(connection)
+        return connection.execute("SELECT to_regclass(%s)::oid", (name,)).fetchone()[0]
+
+
+def columns_of(connection: Any, table: int) -> dict[str, str]:
+    """Columns of a table and their types."""
+    return dict(
+        connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (table,),
+        ).fetchall()
+    )
+
+
+def identity(connection: Any, table: int) -> tuple[str, ...]:
+    """What tells a table from all others, of this server and of other servers."""
+    found = connection.execute(
+        "SELECT pg_postmaster_start_time()::text, oid::text, %s::oid::text FROM pg_database "
+        "WHERE datname = current_database()",
+        (table,),
+    ).fetchone()
+    return tuple(found)
+
+
+def said(connection: Any, table: int, column: str | None = None) -> Stamp | None:
+    """What Gramian wrote into the comment of a table or column; None where it wrote nothing."""
+    if column is None:
+        query, values = "SELECT obj_description(%s, 'pg_class')", (table,)
+    else:
+        query = (
+            "SELECT col_description(attrelid, attnum) FROM pg_attribute "
+            "WHERE attrelid = %s AND attname = %s"
+        )
+        values = (table, column)  # type: ignore[assignment]
+    found = connection.execute(query, values).fetchone()
+    try:
+        stamp = json.loads(found[0])["gramian"]
+        return {str(key): str(value) for key, value in stamp.items()}
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def shown(address: Address) -> str:
     """The address without a password."""
-    scheme, _, rest = address.place.partition("://")
-    login, at, host = rest.rpartition("@")
-    user = login.partition(":")[0]
-    return f"{scheme}://{user}{at}{host}" + (f"#{address.part}" if address.part else "")
+    url = urlsplit(address.place)
+    login, at, host = url.netloc.rpartition("@")
+    query = urlencode([(k, v) for k, v in parse_qsl(url.query) if "password" not in k], safe="/")
+    plain = urlunsplit((url.scheme, f"{login.partition(':')[0]}{at}{host}", url.path, query, ""))
+    return plain + (f"#{address.part}" if address.part else "")
 
 
 class PostgresSource:
@@ -94,29 +158,26 @@ class PostgresSource:
         self, address: Address, *, id_field: str, vector_field: str | None, text_field: str | None
     ) -> None:
         self.address, self._url = shown(address), address.place
-        self._table, column = parts(address)
-        self._vector = vector_field or column
+        self._place = Place.of(address)
+        self.column = vector_field or self._place.column
         self._connection = connect(self._url)
-        known = dict(
-            self._rows(
-                "SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-                "WHERE a.attrelid = to_regclass(quote_ident(%s)) AND a.attnum > 0",
-                (self._table,),
-            )
-        )
-        if not known:
-            raise GramianError(f"{self.address}: there is no table {self._table!r}")
-        for name in (self._vector, id_field, *([text_field] if text_field else [])):
+        table = ask(self.address, lambda: self._place.find(self._connection))
+        if table is None:
+            raise GramianError(f"{self.address}: there is no table {self._place.table!r}")
+        known = ask(self.address, lambda: columns_of(self._connection, table))
+        for name in (self.column, id_field, *([text_field] if text_field else [])):
             if name not in known:
                 raise GramianError(
                     f"{self.address}: no column {name!r}; the columns are {', '.join(known)}"
                 )
-        kind = str(known[self._vector]).partition("(")[0]
+        kind = known[self.column].partition("(")[0]
         if kind not in TYPES.values():
-            raise GramianError(f"{self.address}: column {self._vector!r} is {kind}, not a vector")
+            raise GramianError(f"{self.address}: column {self.column!r} is {kind}, not a vector")
         self.dtype = "float16" if kind == "halfvec" else "float32"
-        self._id = id_field
+        self.id_field = id_field
         self._text = text_field or ("text" if "text" in known else None)
+        self._table = table
+        self.identity = ask(self.address, lambda: identity(self._connection, table))
         self.count: int | None = int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
         if not self.count:
             raise GramianError(f"{self.address} holds no rows")
@@ -124,47 +185,68 @@ class PostgresSource:
         self.dim = next(self.batches(1)).vectors.shape[1]
 
     def _sql(self, text: str) -> Any:
+        """A query, whose placeholders are told from per cents in names."""
         from psycopg import sql
 
-        names = {"table": self._table, "id": self._id, "vector": self._vector}
-        found = {key: sql.Identifier(name) for key, name in names.items()}
-        held: Any = sql.SQL("NULL") if self._text is None else sql.Identifier(self._text)
-        return sql.SQL(text).format(text=held, **found)
+        names = {
+            "table": self._place.name,
+            "id": sql.Identifier(self.id_field),
+            "vector": sql.Identifier(self.column),
+            "text": sql.SQL("NULL") if self._text is None else sql.Identifier(self._text),
+        }
+        quoted = {
+            key: sql.SQL(name.as_string(self._connection).replace("%", "%%"))
+            for key, name in names.items()
+        }
+        return sql.SQL(text).format(**quoted)
 
     def _rows(self, query: Any, values: Sequence[Any] = ()) -> list[Any]:
         def run() -> list[Any]:
-            with self._connection.cursor() as cursor:
-                cursor.execute(query, values)
-                found: list[Any] = cursor.fetchall()
-            self._connection.rollback()
+            found: list[Any] = self._connection.execute(query, values).fetchall()
             return found
 
-        return asked(self.address, run)
+        return ask(self.address, run)
 
     @property
     def stamp(self) -> Stamp:
         """The comment on the column."""
+        found = ask(self.address, lambda: said(self._connection, self._table, self.column)) or {}
+        return {key: value for key, value in found.items() if key != STATE}
+
+    @property
+    def metric(self) -> str:
+        """That of the index of the column: ``cosine`` (also without an index), ``l2``, ``dot``."""
         found = self._rows(
-            "SELECT col_description(a.attrelid, a.attnum) FROM pg_attribute a "
-            "WHERE a.attrelid = to_regclass(quote_ident(%s)) AND a.attname = %s",
-            (self._table, self._vector),
+            "SELECT c.opcname FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+            "JOIN pg_opclass c ON c.oid = i.indclass[0] "
+            "WHERE i.indrelid = %s AND a.attname = %s",
+            (self._table, self.column),
         )
-        try:
-            said = json.loads(found[0][0])["gramian"]
-            return {str(k): str(v) for k, v in said.items()}
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-            return {}
+        for (name,) in found:
+            for metric, word in (("l2", "_l2_"), ("dot", "_ip_"), ("cosine", "_cosine_")):
+                if word in name:
+                    return metric
+        return "cosine"
 
     def batches(self, size: int = 4096, start: int = 0) -> Iterator[VectorBatch]:
-        """All rows from one on, through a cursor of the server."""
-        query = self._sql("SELECT {id}, {vector}, {text} FROM {table} ORDER BY {id} OFFSET %s")
+        """All rows from one on, through a cursor of the server and a connection of its own."""
+        query = self._sql(
+            "SELECT {id}, {vector}, {text} FROM {table} ORDER BY {id}, ctid OFFSET %s"
+        )
         first = start
-        with self._connection.cursor(name="gramian") as cursor:
-            asked(self.address, lambda: cursor.execute(query, (start,)))
-            while rows := asked(self.address, lambda: cursor.fetchmany(size)):
-                yield self._batch(rows, first)
+        # a cursor lives in a transaction, which other questions on its connection would end
+        connection = connect(self._url, autocommit=False)
+        try:
+            cursor = ask(self.address, lambda: connection.cursor(name="gramian"))
+            ask(self.address, lambda: cursor.execute(query, (start,)))
+            while rows := ask(self.address, lambda: cursor.fetchmany(size)):
+                batch = self._batch(rows, first)
+                check_unique(batch.ids, self.address, first)
+                yield batch
                 first += len(rows)
-        self._connection.rollback()
+        finally:
+            connection.close()
 
     def _batch(self, rows: Sequence[Any], first: int) -> VectorBatch:
         for place, (id, vector, _) in enumerate(rows, first):
@@ -183,128 +265,25 @@ class PostgresSource:
         return gathered(self, ids, found)
 
     def search(self, queries: Any, k: int) -> tuple[list[list[str]], Floats]:
-        """The ``k`` nearest by cosine."""
-        query = self._sql(
-            "SELECT {id}, 1 - ({vector} <=> %s) FROM {table} ORDER BY {vector} <=> %s LIMIT %s"
-        )
+        """The ``k`` nearest by the metric of the column's index.
+
+        A score is the cosine, the product, or the negative squared distance.
+        """
         from pgvector import HalfVector, Vector
 
+        metric = self.metric
+        operator = {"cosine": "<=>", "l2": "<->", "dot": "<#>"}[metric]
+        query = self._sql(
+            f"SELECT {{id}}, {{vector}} {operator} %s AS far FROM {{table}} ORDER BY far LIMIT %s"
+        )
         kind: Any = HalfVector if self.dtype == "float16" else Vector
         ids, scores = [], []
         for row in np.asarray(queries, dtype=np.float32):
-            found = self._rows(query, (kind(row), kind(row), k))
+            found = self._rows(query, (kind(row), k))
             ids.append([str(id) for id, _ in found])
-            scores.append([score for _, score in found])
+            far = np.asarray([far for _, far in found], dtype=np.float64)
+            scores.append({"cosine": 1 - far, "l2": -(far**2), "dot": -far}[metric])
         return ids, np.asarray(scores, dtype=np.float32)
-
-
-class PostgresSink:
-    """A new table of ids, texts and vectors; every batch is one transaction.
-
-    Raises
-    ------
-    GramianError : the table exists and holds something else, or the server is away.
-    """
-
-    limits = Limits(
-        "a pgvector column",
-        16_000,
-        ("float32", "float16"),
-        ("an HNSW index takes 2,000 dimensions of float32, 4,000 of float16",),
-    )
-
-    def __init__(
-        self, address: Address, dim: int, dtype: str, purpose: Stamp, *, force: bool
-    ) -> None:
-        self.address = shown(address)
-        self._table, self._column = parts(address)
-        self.dim, self.done, self._kind = dim, 0, TYPES[dtype]
-        self._purpose = {**purpose, "state": "partial"}
-        self._connection = connect(address.place)
-        if self._run("SELECT to_regtype(%s)", (self._kind,))[0][0] is None:
-            raise GramianError(
-                f"{self.address}: the pgvector of this server has no {self._kind} (it came with "
-                "0.7); write float32"
-            )
-        found = self._run("SELECT to_regclass(quote_ident(%s))", (self._table,))[0][0]
-        if found is not None:
-            said = self._run("SELECT obj_description(%s::regclass)", (found,))[0][0]
-            if said == json.dumps({"gramian": self._purpose}, sort_keys=True):
-                self.done = int(self._run(self._sql("SELECT count(*) FROM {table}"))[0][0])
-                return
-            if not force:
-                raise GramianError(
-                    f"{self.address}: the table exists; choose another name, or force=True "
-                    "(--force) to replace it"
-                )
-            self._run(self._sql("DROP TABLE {table}"))
-        self._run(
-            self._sql(
-                "CREATE TABLE {table} (id text PRIMARY KEY, text text, "
-                f"{{column}} {self._kind}({int(dim)}) NOT NULL, place bigserial)"
-            )
-        )
-        self._comment("TABLE {table}", self._purpose)
-
-    def _sql(self, text: str) -> Any:
-        from psycopg import sql
-
-        return sql.SQL(text).format(
-            table=sql.Identifier(self._table), column=sql.Identifier(self._column)
-        )
-
-    def _run(self, query: Any, values: Sequence[Any] = ()) -> list[Any]:
-        def run() -> list[Any]:
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.execute(query, values)
-                found: list[Any] = cursor.fetchall() if cursor.description else []
-                return found
-
-        found = asked(self.address, run)
-        asked(self.address, self._connection.commit)
-        return found
-
-    def _comment(self, what: str, said: Stamp | None) -> None:
-        from psycopg import sql
-
-        text: Any = sql.SQL("NULL")
-        if said is not None:
-            text = sql.Literal(json.dumps({"gramian": dict(said)}, sort_keys=True))
-        self._run(sql.SQL("COMMENT ON {} IS {}").format(self._sql(what), text))
-
-    def write(self, batch: VectorBatch) -> None:
-        """Add rows, all or none."""
-        from pgvector import HalfVector, Vector
-
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
-        kind: Any = HalfVector if self._kind == "halfvec" else Vector
-        texts: Sequence[str | None] = batch.texts or [None] * len(batch)
-        query = self._sql("COPY {table} (id, text, {column}) FROM STDIN WITH (FORMAT BINARY)")
-
-        def run() -> None:
-            with (
-                self._connection.transaction(),
-                self._connection.cursor() as cursor,
-                cursor.copy(query) as copy,
-            ):
-                copy.set_types(["text", "text", self._kind])
-                for id, text, vector in zip(batch.ids, texts, batch.vectors, strict=True):
-                    copy.write_row((id, text, kind(vector)))
-            self._connection.commit()
-
-        asked(self.address, run)
-        self.done += len(batch)
-
-    def finish(self, stamp: Stamp) -> None:
-        """Mark the table as complete and stamp its column."""
-        if not self.done:
-            raise GramianError(f"{self.address}: there are no rows to write")
-        self._comment("COLUMN {table}.{column}", stamp)
-        self._comment("TABLE {table}", None)
-        self._connection.close()
 
 
 def _floats(vector: Any) -> Floats:

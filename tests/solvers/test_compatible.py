@@ -130,6 +130,53 @@ def test_awkward_rows() -> None:
     assert compatible_head(JointMoments.from_rows(narrow, wide)).forward(narrow).shape == (500, 8)
 
 
+@pytest.mark.parametrize("way", ["predicting", "procrustes"])
+@pytest.mark.parametrize("extra", [1, 3, 8])
+def test_a_narrow_new_space_keeps_all_of_its_rows(way: str, extra: int) -> None:
+    x, y = pair(new=5, old=8)
+    head = compatible_head(JointMoments.from_rows(x, y), way=way, extra=extra)
+    assert head.width == extra + max(5, 8 - extra)
+    weight = head.rotation.to_dense()
+    np.testing.assert_allclose(weight.T @ weight, np.eye(extra + 5), atol=1e-12)
+    out = head.both(x, y)
+    assert np.linalg.matrix_rank(out.numpy()) == 5 + extra
+    # in the directions of its own the slice is the old row itself
+    told = y @ head.directions.T
+    np.testing.assert_allclose(out[:, :8] @ head.directions.T, told, atol=1e-10)
+    assert np.linalg.matrix_rank(head.forward.weight.numpy()) == 5
+
+
+@pytest.mark.parametrize("way", ["predicting", "procrustes"])
+def test_the_rest_comes_by_falling_second_moment(way: str) -> None:
+    x, y = pair()
+    x = x * torch.linspace(0.2, 3, 12, dtype=torch.float64)
+    rest = compatible_head(JointMoments.from_rows(x, y), way=way).forward(x)[:, 8:]
+    second = (rest.T @ rest).numpy()
+    assert (np.diff(np.diag(second)) < 0).all()
+    np.testing.assert_allclose(second, np.diag(np.diag(second)), atol=1e-8)
+    # the same rows in other batches turn the same way, so that their vectors share an index
+    parts = [JointMoments.from_rows(x[i], y[i]) for i in (slice(177), slice(177, None))]
+    again = compatible_head(parts[0] + parts[1], way=way).forward(x)[:, 8:]
+    np.testing.assert_allclose(again, rest, atol=1e-9)
+
+
+def test_evidence_is_of_the_slice_on_every_fold() -> None:
+    x, y = pair(900)
+    report = JointMoments.from_rows(x[600:], y[600:])
+    head = compatible_head(JointMoments.from_rows(x[:600], y[:600]), report)
+    want = float((head.slice(x[600:]) - y[600:]).square().sum(1).mean())
+    assert head.evidence.errors["report"] == pytest.approx(want)
+    assert set(head.evidence.errors) == {"train", "report"}
+
+
+def test_half_precision_and_directions_that_are_not_shared() -> None:
+    x, y = pair(5)
+    y[:, 0] = 0.0
+    head = compatible_head(JointMoments.from_rows(x.bfloat16(), y.half()), way="procrustes")
+    assert any("turned arbitrarily" in note for note in head.evidence.notes)
+    assert head.rotation.tag_defect("orthogonal") < 1e-12
+
+
 def test_refusals() -> None:
     x, y = pair()
     joint = JointMoments.from_rows(x, y)

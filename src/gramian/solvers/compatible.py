@@ -229,7 +229,9 @@ def _completed(front: Tensor, second: Tensor) -> Tensor:
     inside = rest @ second @ rest.T
     vectors = eigh((inside + inside.T) / 2)[1].flip(1).T
     rest = vectors @ rest
-    return torch.cat([front, rest])
+    # the largest entry of a row is positive: two fits on the same rows turn the same way
+    peaks = rest.gather(1, rest.abs().argmax(1, keepdim=True))
+    return torch.cat([front, rest * peaks.sign()])
 
 
 def _check(joint: JointMoments, way: str, extra: int, share: float) -> None:

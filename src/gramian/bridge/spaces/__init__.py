@@ -8,12 +8,14 @@ from gramian.bridge.spaces.backfill import (
     expected_error,
 )
 from gramian.bridge.spaces.common import CommonVectors
+from gramian.bridge.spaces.heads import CompatibleVectors
 from gramian.bridge.spaces.meta import MetaTable, meta_embeddings
 from gramian.bridge.spaces.tables import KeyedTable
 
 __all__ = [
     "BackfillPoint",
     "CommonVectors",
+    "CompatibleVectors",
     "ExpectedError",
     "KeyedTable",
     "MetaTable",

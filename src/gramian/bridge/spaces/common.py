@@ -125,9 +125,8 @@ def joint_of(left: Any, left_rows: Any, right: Any, right_rows: Any) -> JointMom
     parts = []
     for first in range(0, len(left_rows), BLOCK):
         some = slice(first, first + BLOCK)
-        parts.append(
-            JointMoments.from_rows(left[left_rows[some]], right[right_rows[some]], quartic=False)
-        )
+        rows = left[left_rows[some]], right[right_rows[some]]
+        parts.append(JointMoments.from_rows(*rows, quartic=False))
     total = parts[0]
     for part in parts[1:]:
         total = total + part

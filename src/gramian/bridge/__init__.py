@@ -24,6 +24,7 @@ from gramian.bridge.sharpen import (
 )
 from gramian.bridge.spaces import (
     CommonVectors,
+    CompatibleVectors,
     backfill_curve,
     backfill_order,
     expected_error,
@@ -33,6 +34,7 @@ from gramian.bridge.spaces import (
 __all__ = [
     "Bridge",
     "CommonVectors",
+    "CompatibleVectors",
     "CostPlan",
     "Judgement",
     "LearningCurve",

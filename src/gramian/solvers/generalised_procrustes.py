@@ -204,7 +204,8 @@ def _start(links: Sequence[Sequence[_Link]], widths: Sequence[int], pivot: int) 
 
 def _polar(matrix: Tensor) -> Tensor:
     u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
-    return u @ vh
+    weight: Tensor = u @ vh
+    return weight
 
 
 def _frame(weight: Tensor) -> Tensor:

@@ -20,9 +20,7 @@ from gramian.solvers import backward_map, compatible_head
 BLOCK = 65536
 
 
-class CompatibleVectors(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class CompatibleVectors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn a new model's vectors so that their first coordinates compare with an old index.
 
     Nothing is written to the old index: a query, cut to the old width, searches it as it is. New

@@ -26,13 +26,13 @@ _SINKS = {
     "jsonl": ("files", "LineSink"),
     "lancedb": ("lancedb_sink", "LanceSink"),
     "faiss": ("faiss_store", "FaissSink"),
-    "qdrant": ("qdrant_store", "QdrantSink"),
+    "qdrant": ("qdrant_sink", "QdrantSink"),
     "postgresql": ("postgres_sink", "PostgresSink"),
 }
 _NAMELESS = ("npy", "npz", "faiss")
 """Kinds whose rows have no named fields."""
-_TABLES = ("lancedb", "postgresql")
-"""Kinds where a result may be a new column beside its source."""
+_STORES = ("lancedb", "qdrant", "postgresql")
+"""Kinds that may hold a result beside its source."""
 
 
 def open_vectors(
@@ -97,7 +97,7 @@ def open_sink(
     sink_limits(address, dim=dim, dtype=dtype, like=like)
     found = Address.parse(address)
     kind = _class(*_SINKS[found.kind])
-    beside = {"like": like} if found.kind in _TABLES else {}
+    beside = {"like": like} if found.kind in _STORES else {}
     sink: VectorSink = kind(found, dim, dtype, dict(purpose or {}), force=force, **beside)
     return sink
 

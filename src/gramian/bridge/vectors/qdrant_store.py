@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.protocol import Floats, Limits, Stamp, VectorBatch, gathered
+from gramian.bridge.vectors.asking import asked
+from gramian.bridge.vectors.protocol import Floats, Stamp, VectorBatch, gathered
 from gramian.errors import GramianError
 
 T = TypeVar("T")
 ID = "gramian_id"
 """Payload field of ids that are neither integers nor UUIDs, which is all that Qdrant takes."""
+MARK = "gramian"
+"""Payload field of one point, which says what the collection is."""
+STATE = "state"
+"""Key of what a run of Gramian has made of the collection so far; no part of its stamp."""
+PAGE = 1000
 NAMESPACE = uuid.UUID("7a3f9d0e-6d0c-5d53-8f0a-0f2f6e2b7c11")
 
 
@@ -30,14 +37,14 @@ def connect(place: str) -> Any:
     except ImportError as error:
         raise GramianError("Qdrant needs its client: pip install 'gramian[qdrant]'") from error
     if "://" in place:
-        return QdrantClient(url=place, timeout=30)
+        return QdrantClient(url=place, timeout=30, check_compatibility=False)
     try:
         return QdrantClient(path=place)
     except RuntimeError as error:
         raise GramianError(f"qdrant:{place}: {error}") from error
 
 
-def asked(address: str, call: Callable[[], T]) -> T:
+def ask(address: str, call: Callable[[], T]) -> T:
     """The answer of a store.
 
     Raises
@@ -46,16 +53,22 @@ def asked(address: str, call: Callable[[], T]) -> T:
     """
     from qdrant_client.http.exceptions import ApiException
 
-    try:
-        return call()
-    except (ApiException, OSError, ValueError) as error:
-        if isinstance(error, GramianError):
-            raise
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise GramianError(
-            f"{address}: the store does not answer or refuses ({said}); what was written before "
-            "is kept, and the same command goes on"
-        ) from error
+    return asked(address, call, (ApiException, OSError, ValueError, RuntimeError))
+
+
+def marker(client: Any, collection: str) -> tuple[Any, dict[str, str]]:
+    """The point in whose payload Gramian says what a collection is, and what it says.
+
+    Returns None and nothing where there is no such point.
+    """
+    from qdrant_client import models
+
+    unmarked = models.IsEmptyCondition(is_empty=models.PayloadField(key=MARK))
+    found, _ = client.scroll(collection, models.Filter(must_not=[unmarked]), limit=1)
+    said = found[0].payload.get(MARK) if found else None
+    if not isinstance(said, dict):
+        return None, {}
+    return found[0].id, {str(key): str(value) for key, value in said.items()}
 
 
 class QdrantSource:
@@ -72,9 +85,9 @@ class QdrantSource:
         self.address = address.text
         place, self._name = address.table
         self._client = connect(place)
-        if not asked(self.address, lambda: self._client.collection_exists(self._name)):
+        if not ask(self.address, lambda: self._client.collection_exists(self._name)):
             raise GramianError(f"{self.address}: there is no collection {self._name!r}")
-        about = asked(self.address, lambda: self._client.get_collection(self._name))
+        about = ask(self.address, lambda: self._client.get_collection(self._name))
         vectors = about.config.params.vectors
         wanted = address.part or vector_field
         if isinstance(vectors, dict):
@@ -89,12 +102,14 @@ class QdrantSource:
             raise GramianError(f"{self.address}: the collection has one vector without a name")
         else:
             params = vectors
+        if params.multivector_config is not None:
+            raise GramianError(f"{self.address}: the collection keeps many vectors for one point")
         self._vector, self._text, self._id = wanted, text_field or "text", id_field
         self.dim = int(params.size)
         self.metric = str(params.distance.value)
         kind = getattr(params.datatype, "value", params.datatype)
         self.dtype = str(kind or "float32")
-        self.count: int | None = asked(
+        self.count: int | None = ask(
             self.address, lambda: int(self._client.count(self._name, exact=True).count)
         )
         if not self.count:
@@ -103,22 +118,37 @@ class QdrantSource:
     @property
     def stamp(self) -> Stamp:
         """What a point's payload says."""
-        points, _ = asked(self.address, lambda: self._client.scroll(self._name, limit=1))
-        said = (points[0].payload or {}).get("gramian") if points else None
-        return {str(k): str(v) for k, v in said.items()} if isinstance(said, dict) else {}
+        return {key: value for key, value in self._said.items() if key != STATE}
+
+    @cached_property
+    def _said(self) -> dict[str, str]:
+        return ask(self.address, lambda: marker(self._client, self._name))[1]
+
+    def is_collection(self, name: str, said: Stamp) -> bool:
+        """Whether a collection of this name, which says this of itself, can only be this one."""
+        return self._name == name and self._said == said
 
     def batches(self, size: int = 4096, start: int = 0) -> Iterator[VectorBatch]:
         """All points from one on."""
-        offset: Any = None
-        first = 0
-        while True:
-            left = max(0, start - first)
-            points, offset = asked(self.address, lambda at=offset: self._page(size, at))  # type: ignore[misc]
-            if len(points) > left:
-                yield self._batch(points[left:], first + left)
+        first, offset = 0, None
+        while first < start:
+            left = min(PAGE, start - first)
+            points, offset = ask(self.address, lambda n=left, at=offset: self._skip(n, at))  # type: ignore[misc]
             first += len(points)
             if offset is None:
                 return
+        while True:
+            points, offset = ask(self.address, lambda at=offset: self._page(size, at))  # type: ignore[misc]
+            if points:
+                yield self._batch(points, first)
+            first += len(points)
+            if offset is None:
+                return
+
+    def _skip(self, size: int, offset: Any) -> Any:
+        return self._client.scroll(
+            self._name, limit=size, offset=offset, with_payload=False, with_vectors=False
+        )
 
     def _page(self, size: int, offset: Any) -> Any:
         vectors: Any = True if self._vector is None else [self._vector]
@@ -150,27 +180,46 @@ class QdrantSource:
 
     def take(self, ids: Sequence[str]) -> VectorBatch:
         """The points of these ids."""
+        from qdrant_client import models
+
         vectors: Any = True if self._vector is None else [self._vector]
-        keys = [point_id(id) for id in ids]
-        points = asked(
-            self.address,
-            lambda: self._client.retrieve(
+        found: dict[str, tuple[Floats, str | None]] = {}
+
+        def add(points: Sequence[Any]) -> None:
+            batch = self._batch(points, 0)
+            texts: Sequence[str | None] = batch.texts or [None] * len(batch)
+            rows = zip(batch.ids, batch.vectors, texts, strict=True)
+            found.update({id: (vector, text) for id, vector, text in rows})
+
+        def retrieve(keys: list[Any]) -> list[Any]:
+            points: list[Any] = self._client.retrieve(
                 self._name, keys, with_payload=True, with_vectors=vectors
-            ),
-        )
-        batch = self._batch(points, 0) if points else VectorBatch([], np.empty((0, self.dim), "f4"))
-        texts: Sequence[str | None] = batch.texts or [None] * len(batch)
-        found = {
-            id: (vector, text)
-            for id, vector, text in zip(batch.ids, batch.vectors, texts, strict=True)
-        }
+            )
+            return points
+
+        def named(some: list[Any]) -> list[Any]:
+            match = models.FieldCondition(key=self._id, match=models.MatchAny(any=some))
+            points: list[Any] = self._client.scroll(
+                self._name, models.Filter(must=[match]), limit=len(some), with_vectors=vectors
+            )[0]
+            return points
+
+        for first in range(0, len(ids), PAGE):
+            some = list(ids[first : first + PAGE])
+            if points := ask(self.address, lambda s=some: retrieve([point_id(id) for id in s])):  # type: ignore[misc]
+                add(points)
+            # ids of other writers may stand in a field of the payload
+            left = [id for id in some if id not in found]
+            for keys in (left, [int(id) for id in left if isinstance(point_id(id), int)]):
+                if keys and (points := ask(self.address, lambda k=keys: named(k))):  # type: ignore[misc]
+                    add(points)
         return gathered(self, ids, found)
 
     def search(self, queries: Any, k: int) -> tuple[list[list[str]], Floats]:
         """The ``k`` nearest in the collection's own metric."""
         ids, scores = [], []
         for query in np.asarray(queries, dtype=np.float32):
-            answer = asked(
+            answer = ask(
                 self.address,
                 lambda row=query: self._client.query_points(  # type: ignore[misc]
                     self._name, query=row.tolist(), using=self._vector, limit=k, with_payload=True
@@ -179,79 +228,6 @@ class QdrantSource:
             ids.append([self._named(point) for point in answer.points])
             scores.append([point.score for point in answer.points])
         return ids, np.asarray(scores, dtype=np.float32)
-
-
-class QdrantSink:
-    """A new collection; a batch that comes again replaces its own points.
-
-    Raises
-    ------
-    GramianError : the collection exists and holds another result, or the store is away.
-    """
-
-    limits = Limits("a Qdrant collection", 65536, ("float32", "float16"))
-
-    def __init__(
-        self, address: Address, dim: int, dtype: str, purpose: Stamp, *, force: bool
-    ) -> None:
-        from qdrant_client import models
-
-        self.address = address.text
-        place, self._name = address.table
-        self._vector, self.dim = address.part, dim
-        self._client = connect(place)
-        self._purpose = {**purpose, "state": "partial"}
-        self.done = 0
-        if asked(self.address, lambda: self._client.collection_exists(self._name)):
-            points, _ = asked(self.address, lambda: self._client.scroll(self._name, limit=1))
-            said = (points[0].payload or {}).get("gramian") if points else self._purpose
-            if said == self._purpose:
-                self.done = asked(
-                    self.address, lambda: int(self._client.count(self._name, exact=True).count)
-                )
-                return
-            if not force:
-                raise GramianError(
-                    f"{self.address}: the collection exists; choose another name, or force=True "
-                    "(--force) to replace it"
-                )
-            asked(self.address, lambda: self._client.delete_collection(self._name))
-        params = models.VectorParams(
-            size=dim, distance=models.Distance.COSINE, datatype=models.Datatype(dtype)
-        )
-        config: Any = params if self._vector is None else {self._vector: params}
-        asked(self.address, lambda: self._client.create_collection(self._name, config))
-
-    def write(self, batch: VectorBatch) -> None:
-        """Add points."""
-        from qdrant_client import models
-
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
-        points = []
-        for row, id in enumerate(batch.ids):
-            payload: dict[str, Any] = {ID: id, "gramian": self._purpose}
-            if batch.texts is not None:
-                payload["text"] = batch.texts[row]
-            vector: Any = batch.vectors[row].tolist()
-            held = vector if self._vector is None else {self._vector: vector}
-            points.append(models.PointStruct(id=point_id(id), vector=held, payload=payload))
-        asked(self.address, lambda: self._client.upsert(self._name, points, wait=True))
-        self.done += len(batch)
-
-    def finish(self, stamp: Stamp) -> None:
-        """Stamp every point."""
-        from qdrant_client import models
-
-        asked(
-            self.address,
-            lambda: self._client.set_payload(
-                self._name, {"gramian": dict(stamp)}, points=models.Filter(), wait=True
-            ),
-        )
-        self._client.close()
 
 
 def point_id(id: str) -> int | str:

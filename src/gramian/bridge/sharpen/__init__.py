@@ -1,6 +1,7 @@
 """Better vectors from one model: whitened, narrower, or told apart by what matters."""
 
 from gramian.bridge.sharpen.binding import BindingTrial, BoundCaptions, bind_attributes
+from gramian.bridge.sharpen.exporting import export_sharpened
 from gramian.bridge.sharpen.inversion import PromptInverse, prompt_inverse, prompt_states
 from gramian.bridge.sharpen.reduction import Reduction, WidthCost, reduce_width
 from gramian.bridge.sharpen.tables import WhitenedTable, token_counts, whiten_table
@@ -14,6 +15,7 @@ __all__ = [
     "WhitenedTable",
     "WidthCost",
     "bind_attributes",
+    "export_sharpened",
     "prompt_inverse",
     "prompt_states",
     "reduce_width",

@@ -9,7 +9,7 @@ import torch
 from gramian.bridge.spaces import backfill_curve, backfill_order, expected_error
 from gramian.errors import GramianError
 from gramian.moments import JointMoments
-from gramian.solvers import compatible_head
+from gramian.solvers import backward_map, compatible_head
 
 RNG = np.random.default_rng(0)
 
@@ -62,6 +62,20 @@ def test_the_order_buys_recall_sooner_than_chance():
     assert curve[1].recall > chance[1].recall
     assert curve[2].recall > chance[2].recall
     assert curve[0].recall < curve[-1].recall
+
+
+def test_old_rows_through_the_backward_map_compete_fairly():
+    new, old, _ = pairs()
+    joint = JointMoments.from_rows(new, old)
+    head = compatible_head(joint)
+    args = (head, new[::5], old, new, np.arange(0, 1500, 5), np.arange(1500))
+    options = {"shares": (0, 0.5, 1), "k": 1}
+    padded = backfill_curve(*args, **options)
+    back = backfill_curve(*args, **options, backward=backward_map(head, joint))
+    assert back[-1] == padded[-1]
+    assert back[1].recall > padded[1].recall
+    with pytest.raises(GramianError, match="backward map 16 -> 20"):
+        backfill_curve(*args, backward=head.forward)
 
 
 def test_one_model_and_refusals():

@@ -112,16 +112,19 @@ def backfill_curve(
     shares: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0),
     k: int = 10,
     metric: str = "cosine",
+    backward: LinearMap | None = None,
 ) -> tuple[BackfillPoint, ...]:
     """Recall of new queries in an index of which only a part, in this order, is embedded anew.
 
     On a sample of items with both vectors. Items not yet embedded anew stand with their old
-    vector padded with zeros, the others with ``head.both``.
+    vector, padded with zeros or taken through ``backward``; the others with ``head.both``. Beside
+    rows of zeros, new rows score too high: a part of the way recall then falls before it rises.
 
     Parameters
     ----------
     queries : (q, d_new). old, new : (n, d_old), (n, d_new), the same items. wanted : (q,) position
         of the item that a query should find. order : (n,) positions, as of `backfill_order`.
+    backward : old rows to the width of the head, of `gramian.solvers.backward_map`; None pads.
 
     Raises
     ------
@@ -144,7 +147,10 @@ def backfill_curve(
         raise GramianError(f"shares are {tuple(shares)}, expected numbers from 0 to 1")
     lifted = head.forward(torch.from_numpy(asked.astype(np.float64))).numpy()
     old_rows, new_rows = (torch.from_numpy(side.astype(np.float64)) for side in (before, after))
-    stale, fresh = head.padded(old_rows).numpy(), head.both(new_rows, old_rows).numpy()
+    if backward is not None and backward.shape != (head.width, head.d_old):
+        raise GramianError(f"{backward!r}, expected a backward map {head.d_old} -> {head.width}")
+    stale = (head.padded if backward is None else backward)(old_rows).numpy()
+    fresh = head.both(new_rows, old_rows).numpy()
     points = []
     for share in shares:
         count = round(share * len(before))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -195,6 +196,43 @@ class TestArrays:
             with pytest.raises(GramianError, match=message):
                 next(open_vectors(str(tmp_path / "x.npy")).batches())
 
+    def test_hostile_headers(self, tmp_path):
+        shapes = ["(2**62, 2**62)", "(-1, 4)", "(10**30, 2)", "(1e9, 2)", "('a', 2)", "5", "(" * 50]
+        shapes += ["(4611686018427387904, 4611686018427387904)", f"({10**30}, 2)", "(10**9, 10)"]
+        shapes += ["(1000000000, 10)", "(True, 2)", "()", "(4,)", "None"]
+        for shape in shapes:
+            header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+            text = header.ljust(117).encode() + b"\n"
+            raw = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+            (tmp_path / "x.npy").write_bytes(raw)
+            with pytest.raises(GramianError, match=r"cannot be read|expected floating point"):
+                open_vectors(str(tmp_path / "x.npy"))
+            with zipfile.ZipFile(tmp_path / "x.npz", "w") as held:
+                held.writestr("v.npy", raw)
+            with pytest.raises(GramianError, match=r"cannot be read|expected floating point"):
+                open_vectors(str(tmp_path / "x.npz"))
+        with zipfile.ZipFile(tmp_path / "x.npz", "w") as held:
+            held.writestr("v", b"no array")
+        with pytest.raises(GramianError, match="no array"):
+            open_vectors(str(tmp_path / "x.npz"))
+
+    def test_ids_of_any_kind(self, tmp_path, rows):
+        for ids, first in (
+            (np.asarray(IDS).astype(bytes), IDS[0]),
+            (np.arange(N)[:, None] + 7, "7"),
+        ):
+            np.savez(tmp_path / "x.npz", v=rows.astype(">f8"), ids=ids)
+            source = open_vectors(str(tmp_path / "x.npz"))
+            assert source.dtype == "float64"
+            assert next(source.batches()).ids[0] == first
+        np.savez(tmp_path / "x.npz", v=rows, ids=np.asarray(IDS, dtype=object))
+        with pytest.raises(GramianError, match=r"ids of .* cannot be read"):
+            next(open_vectors(str(tmp_path / "x.npz")).batches())
+        np.save(tmp_path / "x.npy", rows)
+        (tmp_path / "x.ids.txt").write_bytes(b"\xff\n")
+        with pytest.raises(GramianError, match=r"ids of .* cannot be read"):
+            next(open_vectors(str(tmp_path / "x.npy")).batches())
+
 
 class TestLines:
     def check(self, tmp_path, records, message, **fields):
@@ -207,11 +245,21 @@ class TestLines:
         good = {"id": "a", "vector": [1.0, 2.0]}
         self.check(tmp_path, [good, "{"], "line 2 is no JSON")
         self.check(tmp_path, [good, {"vector": [1, 2]}], "line 2 has no 'id'")
-        self.check(tmp_path, [good, good], "line 2: id 'a' comes twice")
-        self.check(tmp_path, [good, {"id": "b", "vector": [1]}], r"line 2: .*shape \(1,\)")
+        self.check(tmp_path, [good, good], "id 'a' comes twice, in records 1 and 2")
+        self.check(tmp_path, [good, {"id": "b", "vector": [1]}], "line 2: .* 1 numbers, expected 2")
         self.check(tmp_path, [good, '{"id": "b", "vector": [NaN, 1]}'], "line 2: .*NaN")
         self.check(tmp_path, [good, {"id": "b"}], "line 2 has no 'vector'")
         self.check(tmp_path, [{"id": "b", "vector": ["x"]}], "line 1: .*no list of numbers")
+        for odd in ("[1.0]", [True, False], {"0": 1.0}, [[1.0, 2.0]], [None, 1.0], ["1", "2"]):
+            self.check(tmp_path, [good, {"id": "b", "vector": odd}], "line 2: .*no list of numbers")
+        for large in (1e39, 10**400):
+            self.check(tmp_path, [good, {"id": "b", "vector": [large, 1]}], "line 2: .*range")
+        for id in (["x"], True, 1.5):
+            self.check(tmp_path, [good, {"id": id, "vector": [1, 2]}], "line 2: the id is")
+        self.check(tmp_path, [good, "[" * 100_000], "line 2 is no JSON")
+        (tmp_path / "x.jsonl").write_bytes(b'{"id": "a", "vector": [1]}\n{"id": "\xff"}\n')
+        with pytest.raises(GramianError, match="line 2 is no JSON"):
+            list(open_vectors(str(tmp_path / "x.jsonl")).batches())
         self.check(tmp_path, [], "no records")
         self.check(tmp_path, [good], "line 1 has no text 'body'", text_field="body")
 
@@ -227,6 +275,17 @@ class TestColumns:
         source = open_vectors(path, id_field="key")
         assert source.dtype == "float64"
         np.testing.assert_allclose(source.take(["12"]).vectors, rows[[12]], rtol=1e-6)
+
+    def test_repeated_ids(self, tmp_path, rows):
+        path = self.table(tmp_path, id=[*IDS[:-1], IDS[4]], v=rows.tolist())
+        for size in (3, 5, 100):
+            with pytest.raises(GramianError, match=r"comes twice, in rows 4 and 24"):
+                list(open_vectors(path).batches(size))
+        assert len(list(open_vectors(path).batches(5, 20))) == 1
+
+    def test_ids_in_bytes(self, tmp_path, rows):
+        path = self.table(tmp_path, id=[id.encode() for id in IDS], v=rows.tolist())
+        assert next(open_vectors(path).batches(1)).ids == IDS[:1]
 
     def test_what_cannot_be_read(self, tmp_path, rows):
         unequal = pa.array([[1.0, 2.0], [1.0]], pa.list_(pa.float32()))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -42,14 +44,15 @@ class ArraySource:
             )
         self.count: int | None = len(self._rows)
         self.dim = self._rows.shape[1]
-        self.dtype = str(self._rows.dtype)
+        self.dtype = self._rows.dtype.name
         if not self.count or not self.dim:
             raise GramianError(f"{self.address} holds no vectors: shape {self._rows.shape}")
 
     def _open(self, address: Address) -> Any:
         try:
             if address.kind == "npy":
-                return np.load(self._path, mmap_mode="r", allow_pickle=False)
+                with np.errstate(over="ignore"):  # a hostile shape overflows, and is refused then
+                    return np.load(self._path, mmap_mode="r", allow_pickle=False)
             self._arrays = np.load(self._path, allow_pickle=False)
             names = [name for name in self._arrays.files if name != "ids"]
             name = address.part or (names[0] if len(names) == 1 else None)
@@ -58,8 +61,23 @@ class ArraySource:
                     f"{self.address}: the arrays are {', '.join(names) or 'none'}; name one as "
                     f"{address.place}#NAME"
                 )
-            return self._arrays[name]
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+            found = self._arrays[name]
+            if not isinstance(found, np.ndarray):
+                raise ValueError(f"{name} is no array")
+            return found
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+            OSError,
+            EOFError,
+            MemoryError,
+            SyntaxError,
+            tokenize.TokenError,
+            zipfile.BadZipFile,
+            zlib.error,
+            KeyError,
+        ) as error:
             if isinstance(error, GramianError):
                 raise
             raise GramianError(
@@ -71,12 +89,22 @@ class ArraySource:
     def ids(self) -> list[str] | None:
         """One id for every row; None where rows have none but their number."""
         beside = self._path.with_suffix(".ids.txt")
-        if self._arrays is not None and "ids" in self._arrays.files:
-            found = as_ids(self._arrays["ids"].tolist(), f"ids of {self.address}")
-        elif beside.is_file():
-            found = as_ids(beside.read_text("utf-8").removesuffix("\n").split("\n"), str(beside))
-        else:
-            return None
+        try:
+            if self._arrays is not None and "ids" in self._arrays.files:
+                listed = np.asarray(self._arrays["ids"]).reshape(-1).tolist()
+                found = as_ids(listed, f"ids of {self.address}")
+            elif beside.is_file():
+                lines = beside.read_text("utf-8").removesuffix("\n").split("\n")
+                found = as_ids(lines, str(beside))
+            else:
+                return None
+        except (ValueError, OSError, zipfile.BadZipFile, zlib.error) as error:
+            if isinstance(error, GramianError):
+                raise
+            raise GramianError(
+                f"ids of {self.address} cannot be read: {error}; expected texts or integers, "
+                "without pickled objects"
+            ) from error
         if len(found) != self.count:
             raise GramianError(f"{self.address}: {len(found)} ids for {self.count} vectors")
         check_unique(found, f"ids of {self.address}")

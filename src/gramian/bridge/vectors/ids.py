@@ -31,7 +31,9 @@ def as_ids(values: Iterable[object], where: str, start: int = 0) -> list[str]:
     return found
 
 
-def check_unique(ids: Sequence[str], where: str, start: int = 0) -> None:
+def check_unique(
+    ids: Sequence[str], where: str, start: int = 0, counted: tuple[str, int] = ("rows", 0)
+) -> None:
     """Refuse an id that comes twice.
 
     Raises
@@ -41,16 +43,24 @@ def check_unique(ids: Sequence[str], where: str, start: int = 0) -> None:
     seen: dict[str, int] = {}
     for row, id in enumerate(ids, start):
         if id in seen:
-            raise GramianError(
-                f"{where}: id {id!r} comes twice, in rows {seen[id]} and {row}; ids must differ"
-            )
+            raise _repeated(where, id, (seen[id], row), counted)
         seen[id] = row
+
+
+def _repeated(where: str, id: str, rows: tuple[int, int], counted: tuple[str, int]) -> GramianError:
+    what, base = counted
+    return GramianError(
+        f"{where}: id {id!r} comes twice, in {what} {rows[0] + base} and {rows[1] + base}; ids "
+        "must differ"
+    )
 
 
 Reader = Callable[[int, int], Iterator[VectorBatch]]
 
 
-def distinct(read: Reader, where: str, size: int, start: int) -> Iterator[VectorBatch]:
+def distinct(
+    read: Reader, where: str, size: int, start: int, counted: tuple[str, int] = ("rows", 0)
+) -> Iterator[VectorBatch]:
     """The batches of a source, while no id comes twice.
 
     Of every id 64 bits are kept, in sorted runs; where they come twice, the rows are read again to
@@ -59,6 +69,7 @@ def distinct(read: Reader, where: str, size: int, start: int) -> Iterator[Vector
     Parameters
     ----------
     read : reads batches of at most ``size`` rows from row ``start`` on.
+    counted : what messages call rows, and the number of the first.
 
     Raises
     ------
@@ -66,12 +77,12 @@ def distinct(read: Reader, where: str, size: int, start: int) -> Iterator[Vector
     """
     runs: list[NDArray[np.int64]] = []
     for batch in read(size, start):
-        check_unique(batch.ids, where, batch.start)
+        check_unique(batch.ids, where, batch.start, counted)
         run = np.sort(np.fromiter(map(hash, batch.ids), dtype=np.int64, count=len(batch)))
         for old in runs:
             places = np.minimum(old.searchsorted(run), len(old) - 1)
             if (old[places] == run).any():
-                _refuse_repeated(read, where, batch)
+                _refuse_repeated(read, where, batch, counted)
                 break
         yield batch
         # runs double, so that a row is sorted in again only log(n) times
@@ -81,13 +92,13 @@ def distinct(read: Reader, where: str, size: int, start: int) -> Iterator[Vector
             runs.append(run)
 
 
-def _refuse_repeated(read: Reader, where: str, batch: VectorBatch) -> None:
+def _refuse_repeated(
+    read: Reader, where: str, batch: VectorBatch, counted: tuple[str, int]
+) -> None:
     rows = {id: row for row, id in enumerate(batch.ids, batch.start)}
     for earlier in read(4096, 0):
         for row, id in enumerate(earlier.ids, earlier.start):
             if row >= batch.start:
                 return
             if id in rows:
-                raise GramianError(
-                    f"{where}: id {id!r} comes twice, in rows {row} and {rows[id]}; ids must differ"
-                )
+                raise _repeated(where, id, (row, rows[id]), counted)

@@ -36,7 +36,7 @@ def docs(tmp_path):
 
 def test_ids_and_texts_of_other_writers(docs):
     source = open_vectors(docs, text_field="body")
-    assert (source.count, source.metric, source.stamp) == (N, "Dot", {})
+    assert (source.count, source.metric, source.stamp) == (N, "dot", {})
     batches = list(source.batches(7, 5))
     assert [id for batch in batches for id in batch.ids] == IDS[5:]
     found = source.take([IDS[20], IDS[3]])
@@ -138,7 +138,7 @@ def test_lengths_are_kept_where_the_source_keeps_them(docs, tmp_path):
         sink.write(batch)
     sink.finish({})
     found = open_vectors(address)
-    assert found.metric == "Dot"
+    assert found.metric == "dot"
     np.testing.assert_array_equal(found.take(IDS[:3]).vectors, ROWS[:3])
 
 
@@ -150,3 +150,17 @@ def test_many_vectors_for_one_point(tmp_path):
     client.close()
     with pytest.raises(GramianError, match="many vectors for one point"):
         open_vectors(f"qdrant:{tmp_path}/store/docs")
+
+
+def test_distances_are_negative_scores(tmp_path):
+    client = QdrantClient(path=str(tmp_path / "store"))
+    params = models.VectorParams(size=D, distance=models.Distance.EUCLID)
+    client.create_collection("docs", params)
+    client.upsert("docs", [models.PointStruct(id=i, vector=ROWS[i].tolist()) for i in range(N)])
+    client.close()
+    source = open_vectors(f"qdrant:{tmp_path}/store/docs")
+    assert source.metric == "l2"
+    ids, scores = source.search(ROWS[:2], 3)
+    far = np.linalg.norm(ROWS[:2, None] - ROWS, axis=2)
+    assert ids == [[str(i) for i in row] for row in np.argsort(far, 1)[:, :3]]
+    np.testing.assert_allclose(scores, -np.sort(far, 1)[:, :3], atol=1e-5)

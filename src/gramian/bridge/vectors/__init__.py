@@ -9,6 +9,7 @@ from gramian.bridge.vectors.protocol import (
     VectorSink,
     VectorSource,
 )
+from gramian.bridge.vectors.reading import describe, read_all
 
 __all__ = [
     "Address",
@@ -17,6 +18,8 @@ __all__ = [
     "VectorBatch",
     "VectorSink",
     "VectorSource",
+    "describe",
     "open_sink",
     "open_vectors",
+    "read_all",
 ]

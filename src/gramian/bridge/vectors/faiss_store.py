@@ -56,6 +56,8 @@ class FaissSource:
             ) from error
         self.count: int | None = int(self._index.ntotal)
         self.dim, self.dtype = int(self._index.d), "float32"
+        inner_product = self._index.metric_type == faiss.METRIC_INNER_PRODUCT
+        self.metric = "dot" if inner_product else "l2"
         if not self.count:
             raise GramianError(f"{self.address} holds no vectors")
         inner = faiss.downcast_index(self._index)
@@ -119,11 +121,10 @@ class FaissSource:
 
     def search(self, queries: Any, k: int) -> tuple[list[list[str]], Floats]:
         """The ``k`` nearest in the index's own metric; a distance is given negative."""
-        faiss = library()
         rows = np.ascontiguousarray(queries, dtype=np.float32)
         scores, places = self._index.search(rows, k)
         found = [[str(id) for id in row if id >= 0] for row in places.tolist()]
-        return found, scores if self._index.metric_type == faiss.METRIC_INNER_PRODUCT else -scores
+        return found, scores if self.metric == "dot" else -scores
 
 
 class FaissSink(FileSink):

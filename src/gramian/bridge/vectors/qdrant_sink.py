@@ -60,7 +60,7 @@ class QdrantSink:
         self._vector, self.dim, self._dtype = address.part, dim, dtype
         self._client = connect(place)
         self._purpose = {**purpose, "dim": str(dim), "dtype": dtype, STATE: "partial"}
-        self._metric = like.metric if isinstance(like, QdrantSource) else "Cosine"
+        self._distance = like.distance if isinstance(like, QdrantSource) else "Cosine"
         self._marked: Any = None
         self.done = 0
         self._exists = ask(self.address, lambda: self._client.collection_exists(self._name))
@@ -101,7 +101,7 @@ class QdrantSink:
 
         params = models.VectorParams(
             size=self.dim,
-            distance=models.Distance(self._metric),
+            distance=models.Distance(self._distance),
             datatype=models.Datatype(self._dtype),
         )
         return params if self._vector is None else {self._vector: params}

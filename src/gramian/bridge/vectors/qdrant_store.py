@@ -22,6 +22,7 @@ MARK = "gramian"
 STATE = "state"
 """Key of what a run of Gramian has made of the collection so far; no part of its stamp."""
 PAGE = 1000
+METRICS = {"Cosine": "cosine", "Dot": "dot", "Euclid": "l2", "Manhattan": "l1"}
 NAMESPACE = uuid.UUID("7a3f9d0e-6d0c-5d53-8f0a-0f2f6e2b7c11")
 
 
@@ -106,7 +107,8 @@ class QdrantSource:
             raise GramianError(f"{self.address}: the collection keeps many vectors for one point")
         self._vector, self._text, self._id = wanted, text_field or "text", id_field
         self.dim = int(params.size)
-        self.metric = str(params.distance.value)
+        self.distance = str(params.distance.value)
+        self.metric = METRICS[self.distance]
         kind = getattr(params.datatype, "value", params.datatype)
         self.dtype = str(kind or "float32")
         self.count: int | None = ask(
@@ -216,7 +218,7 @@ class QdrantSource:
         return gathered(self, ids, found)
 
     def search(self, queries: Any, k: int) -> tuple[list[list[str]], Floats]:
-        """The ``k`` nearest in the collection's own metric."""
+        """The ``k`` nearest in the collection's own metric; a distance is given negative."""
         ids, scores = [], []
         for query in np.asarray(queries, dtype=np.float32):
             answer = ask(
@@ -226,7 +228,8 @@ class QdrantSource:
                 ),
             )
             ids.append([self._named(point) for point in answer.points])
-            scores.append([point.score for point in answer.points])
+            sign = -1.0 if self.metric in ("l1", "l2") else 1.0
+            scores.append([sign * point.score for point in answer.points])
         return ids, np.asarray(scores, dtype=np.float32)
 
 

@@ -1,6 +1,6 @@
 """Bridges: fitting, applying and unpaired matching, each beside its peers and its physical limit.
 
-    python benchmarks/bridge.py [fit memory apply unpaired] [--rows 200000] [--json]
+    python benchmarks/bridge.py [fit memory apply] [--rows 200000] [--json]
 
 fit: `--rows` pairs of 384 -> 768, float32: our estimator, scikit-learn's Ridge and SciPy's
 orthogonal Procrustes (rows padded to equal widths, which it needs), beside the two products that no
@@ -11,9 +11,6 @@ memory: anonymous memory (what is not the file itself) of fresh processes that f
 memory-mapped float16 files of `--memory-rows` rows and of a tenth of them.
 
 apply: a bridge carried over an array, beside the plain product of the same rows.
-
-unpaired: two sides of `--unpaired-rows` x 384 that share no row, ours beside a direct transcription
-of the published steps of mini-vec2vec; top-1 among 1,000 held-out pairs.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-PARTS = ("fit", "memory", "apply", "unpaired")
+PARTS = ("fit", "memory", "apply")
 
 
 def in_turn(systems: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -156,7 +153,6 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
-    parser.add_argument("--unpaired-rows", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")

@@ -144,7 +144,8 @@ def test_how_many_groups_rank_takes(llama):
 
 @pytest.mark.parametrize("job", JOBS)
 def test_rows_on_disk(llama, job):
-    widths = {"lens": 4 * D * LAYERS, "linears": (3 * D + MID) * LAYERS, "rank": 4 * D * LAYERS}
+    # attn_in follows from the stream, and mlp_in too where attn_out is kept beside it.
+    widths = {"lens": 2 * D * LAYERS, "linears": (2 * D + MID) * LAYERS, "rank": 3 * D * LAYERS}
     stream = (LAYERS + 1) * D
     side = 4 * 4 + FLOAT32 * (LAYERS + 1)  # place of the token, and a norm behind every layer
     rows = BFLOAT16 * (widths[job] + stream) + side

@@ -202,7 +202,8 @@ def collect(
         return
     console.print(
         f"{out}: {total:,} tokens, {len(moments.sites)} sites, {len(moments.pairs)} pairs, "
-        f"{moments.nbytes / 1e6:,.0f} MB, {seconds:.0f} s"
+        f"{moments.nbytes / 1e6:,.0f} MB, {seconds:.0f} s",
+        soft_wrap=True,
     )
     if moments.shards is not None:
         console.print(missing(moments, out), soft_wrap=True, highlight=False)

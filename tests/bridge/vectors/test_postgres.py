@@ -7,7 +7,7 @@ import pytest
 
 from gramian.bridge.vectors import VectorBatch, open_sink, open_vectors
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.postgres_store import shown
+from gramian.bridge.vectors.postgres_server import shown
 from gramian.errors import GramianError
 
 psycopg = pytest.importorskip("psycopg")

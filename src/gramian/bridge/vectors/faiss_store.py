@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gramian.bridge.vectors.address import Address
 from gramian.bridge.vectors.arrays import read_stamp
-from gramian.bridge.vectors.files import FileSink
+from gramian.bridge.vectors.partial import FileSink
 from gramian.bridge.vectors.protocol import Floats, Limits, Stamp, VectorBatch, gathered
 from gramian.errors import GramianError
 

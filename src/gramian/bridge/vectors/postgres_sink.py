@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.postgres_store import (
+from gramian.bridge.vectors.postgres_server import (
     STATE,
     TYPES,
     Place,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,8 @@ class Texts:
 
     ids: list[str]
     texts: list[str]
+    numbered: bool = field(default=False, compare=False)
+    """Whether the ids are but the numbers of lines."""
 
     def __post_init__(self) -> None:
         check_unique(self.ids, "texts")
@@ -48,7 +50,17 @@ class Texts:
             texts.append(text)
         if not ids:
             raise GramianError(f"{path} holds no texts")
-        return cls(ids, texts)
+        return cls(ids, texts, path.suffix == ".txt")
+
+    def by_row(self) -> Texts:
+        """The same with row numbers, from 0, for ids: what vectors without ids have."""
+        return Texts([str(row) for row in range(len(self.texts))], self.texts, self.numbered)
+
+    def only(self, ids: Collection[str]) -> Texts:
+        """The texts of these ids, in the order they have here."""
+        kept = [row for row, id in enumerate(self.ids) if id in ids]
+        texts = [self.texts[row] for row in kept]
+        return Texts([self.ids[row] for row in kept], texts, self.numbered)
 
 
 def _parsed(line: str, number: int, path: Path, id_field: str, text_field: str) -> tuple[str, str]:
@@ -85,6 +97,12 @@ class EmbeddedTexts:
         self.dim = embedder.dim
         self.count: int | None = len(texts.ids)
         self._places = {id: place for place, id in enumerate(texts.ids)}
+        self.progress: Callable[[int, int | None], None] = lambda done, total: None
+        """Told how many texts of how many are embedded."""
+
+    def of(self, texts: Texts) -> EmbeddedTexts:
+        """The same model and prompt with other texts."""
+        return EmbeddedTexts(texts, self.embedder, prefix=self._prefix)
 
     @property
     def stamp(self) -> Stamp:
@@ -101,9 +119,12 @@ class EmbeddedTexts:
         for first in range(start, len(self.texts.ids), size):
             part = slice(first, first + size)
             texts = self.texts.texts[part]
-            yield VectorBatch(
-                self.texts.ids[part], self.embedder(texts, prefix=self._prefix), texts, first
+            vectors = self.embedder(
+                texts,
+                prefix=self._prefix,
+                progress=lambda done, first=first: self.progress(first + done, self.count),  # type: ignore[misc]
             )
+            yield VectorBatch(self.texts.ids[part], vectors, texts, first)
 
     def take(self, ids: Sequence[str]) -> VectorBatch:
         """The vectors of these texts."""

@@ -41,6 +41,26 @@ def test_minilm_is_that_of_sentence_transformers():
     assert embedder.truncated == same.truncated == 1
 
 
+def test_models_of_the_hub_keep_their_own_pooling(monkeypatch):
+    """A model with modules.json is opened by sentence-transformers wherever it lies."""
+    import gramian.bridge.embedders.opening as opening
+    import gramian.bridge.embedders.sentence as sentence
+
+    opened = []
+    monkeypatch.setattr(
+        sentence, "SentenceModel", lambda *args, **options: opened.append((args, options))
+    )
+    monkeypatch.setattr("transformers.utils.hub.cached_file", lambda name, file, **_: f"/{file}")
+    opening.open_embedder("someone/model")
+    options = {"device": "cpu", "batch": 64, "local": False}
+    assert opened == [(("someone/model", "someone/model"), options)]
+    monkeypatch.setattr("transformers.utils.hub.cached_file", lambda *_, **__: None)
+    monkeypatch.setattr(opening, "open_checkpoint", lambda *_, **__: "pooled")
+    monkeypatch.setattr("gramian.bridge.embedders.pooled.PooledModel", lambda one, **_: one)
+    assert opening.open_embedder("someone/other") == "pooled"
+    assert len(opened) == 1
+
+
 def ours_with(embedder):
     return embedder([f"query: {text}" for text in TEXTS])
 

@@ -244,3 +244,24 @@ def test_input_that_cannot_be_used():
         streamed.partial_fit(x, y[:, :3])
     zeros = Bridge().fit(np.concatenate([x, np.zeros((5, 12))]), np.concatenate([y, y[:5]]))
     assert np.isfinite(zeros.transform(np.zeros((1, 12)))).all()
+
+
+def test_weights_and_folds_of_a_batch():
+    x, y = pairs()
+    heavy = np.random.default_rng(5).uniform(0.2, 3, len(x))
+    bridge = Bridge("ridge", lam=0.1).partial_fit(x, y, sample_weight=heavy, fold="train")
+    assert set(bridge.folds_) == {"train"}
+    joint = bridge.folds_["train"]
+    peer = JointMoments.from_rows(torch.tensor(x), torch.tensor(y), torch.tensor(heavy))
+    np.testing.assert_allclose(joint.x.count, heavy.sum())
+    np.testing.assert_allclose(joint.x.scatter, peer.x.scatter, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(joint.cross, peer.cross, rtol=1e-9, atol=1e-9)
+    twice = Bridge("ridge", lam=0.1).partial_fit(x, y, sample_weight=np.full(len(x), 2.0))
+    once = Bridge("ridge", lam=0.1).partial_fit(x, y)
+    np.testing.assert_allclose(twice.transform(x), once.transform(x), rtol=1e-9)
+    assert np.isclose(twice.r2_report_, once.r2_report_)
+    for wrong in (np.ones(3), np.zeros(len(x)), np.full(len(x), np.nan)):
+        with pytest.raises(GramianError, match="sample_weight"):
+            once.partial_fit(x, y, sample_weight=wrong)
+    with pytest.raises(GramianError, match="fold is 'test'"):
+        once.partial_fit(x, y, fold="test")

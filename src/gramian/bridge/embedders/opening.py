@@ -47,10 +47,12 @@ def open_embedder(
 
     source = resolve(spec)
     modules = Path(source.location) / "modules.json"
-    if source.local and modules.is_file() and not spec.startswith("bundled:"):
+    if not spec.startswith("bundled:") and (
+        modules.is_file() if source.local else _hub_has_modules(source.location)
+    ):
         from gramian.bridge.embedders.sentence import SentenceModel
 
-        return SentenceModel(spec, source.location, device=device, batch=batch, local=True)
+        return SentenceModel(spec, source.location, device=device, batch=batch, local=source.local)
     checkpoint = open_checkpoint(spec, device=device, dtype=dtype)
     normalise, limit = False, None
     if modules.is_file():
@@ -60,3 +62,20 @@ def open_embedder(
             "max_seq_length"
         ]
     return PooledModel(checkpoint, normalise=normalise, limit=limit)
+
+
+def _hub_has_modules(name: str) -> bool:
+    """Whether a model of the hub is one of sentence-transformers, whose pooling is its own."""
+    from transformers.utils.hub import cached_file
+
+    try:
+        found = cached_file(
+            name,
+            "modules.json",
+            _raise_exceptions_for_gated_repo=False,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    except (OSError, ValueError):
+        return False
+    return found is not None

@@ -15,12 +15,12 @@ from gramian.bridge.paired.carrying import carried
 from gramian.bridge.paired.families import Asked
 from gramian.bridge.paired.fitted import Fitted
 from gramian.bridge.paired.fold_moments import folds_of_moments
-from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of
+from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of, weights_of
 from gramian.bridge.paired.stream import PairStream
 from gramian.bridge.paired.trimming import find_suspects
 from gramian.bridge.rows import as_matrix, check_finite
 from gramian.errors import GramianError
-from gramian.moments import JointMoments, Shares
+from gramian.moments import FOLDS, JointMoments, Shares
 
 
 class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,17 +105,29 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._solved()
         return self
 
-    def partial_fit(self, X: Any, Y: Any = None, ids: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        Y: Any = None,
+        ids: Any = None,
+        *,
+        sample_weight: Any = None,
+        fold: str | None = None,
+    ) -> Self:
         """Add pairs to those seen before; maps are solved when they are asked for.
 
         Pairs are not remembered, so that memory stays the same: what is added twice counts twice.
         An id that comes back is refused when its pair is among the held rows, which tells of a
         batch that is added again, not of every single pair.
 
+        sample_weight : (n,) above zero, of the moments; held rows that judge count alike.
+        fold : ``"train"``, ``"select"`` or ``"report"`` for all pairs of the batch, so that a map
+            can be judged on pairs of one kind alone; None deals them.
+
         Raises
         ------
-        GramianError : as :meth:`fit`, or ``trim``, which needs all pairs at once; nothing of the
-            batch is added then.
+        GramianError : as :meth:`fit`, an unknown fold, weights that are none, or ``trim``, which
+            needs all pairs at once; nothing of the batch is added then.
         """
         self.asked()
         if self.trim:
@@ -127,14 +139,18 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_finite(y, "Y")
         if stream is None:
             stream = self.new_stream(x, y)
-        stream.add(x, y, listed)
+        if fold is not None and fold not in FOLDS:
+            raise GramianError(f"fold is {fold!r}, expected {', '.join(FOLDS)}")
+        weight = None if sample_weight is None else weights_of(sample_weight, len(x))
+        stream.add(x, y, listed, weight=weight, fold=fold)
         self._stream, self._moments, self._suspects, self._fit = stream, None, None, None
         return self
 
     def remove(self, X: Any, Y: Any, ids: Any = None) -> Self:
         """Take out pairs that were added before, as if they had never been; no pass is needed.
 
-        Suspects were never in and may be among them. Exact to rounding: 1e-9 of float64 rows,
+        Suspects were never in and may be among them; pairs with weights or a fold of their own
+        cannot be told and must stay. Exact to rounding: 1e-9 of float64 rows,
         1e-6 of others.
 
         Raises

@@ -62,6 +62,16 @@ def targets_of(Y: Any) -> NDArray[Any]:
     return y
 
 
+def weights_of(weight: Any, count: int) -> NDArray[np.float64]:
+    """One finite number above zero for each of ``count`` pairs."""
+    found = np.asarray(weight, np.float64)
+    if found.shape != (count,) or not np.isfinite(found).all() or not (found > 0).all():
+        raise GramianError(
+            f"sample_weight has shape {found.shape}, expected {count} finite numbers above 0"
+        )
+    return found
+
+
 def _tall(Y: Any) -> Any:
     if isinstance(Y, np.ndarray | list | tuple) or hasattr(Y, "__array__"):
         array = np.asarray(Y) if not hasattr(Y, "detach") else Y

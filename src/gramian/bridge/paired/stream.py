@@ -70,8 +70,13 @@ class PairStream:
         y: NDArray[Any],
         ids: list[Any] | None = None,
         keep: NDArray[np.bool_] | None = None,
+        *,
+        weight: NDArray[np.float64] | None = None,
+        fold: str | None = None,
     ) -> None:
         """Add pairs (n, dx) and (n, dy); ``keep`` (n,) leaves out those where it is false.
+
+        weight : (n,) above zero. fold : where all of them go; None deals them.
 
         Raises
         ------
@@ -83,7 +88,10 @@ class PairStream:
             parts = iter(self._new(list(parts), ids))
         for part, keys, folds in parts:
             chosen = None if keep is None else keep[part]
-            self.update(self.added, x[part], y[part], folds, chosen, part.start)
+            if fold is not None:
+                folds = np.full_like(folds, FOLDS.index(fold))
+            heavy = None if weight is None else weight[part]
+            self.update(self.added, x[part], y[part], folds, chosen, part.start, heavy)
             self.hold(keys, x[part], y[part], folds, chosen)
 
     def _new(self, parts: list[Chunk], ids: list[Any]) -> list[Chunk]:
@@ -162,8 +170,10 @@ class PairStream:
         folds: NDArray[np.int8],
         keep: NDArray[np.bool_] | None,
         start: int,
+        heavy: NDArray[np.float64] | None = None,
     ) -> None:
-        """Add a chunk to sums by fold; ``start`` is the number of its first row.
+        """Add a chunk to sums by fold; ``start`` is the number of its first row, ``heavy`` (n,)
+        the weight of each.
 
         Raises
         ------
@@ -176,9 +186,9 @@ class PairStream:
                 low, high = int(some[0]), int(some[-1]) + 1
                 rows = {"x": tensor_of(x[low:high]), "y": tensor_of(y[low:high])}
                 weight = None
-                if len(some) < high - low:
+                if len(some) < high - low or heavy is not None:
                     weight = np.zeros(high - low)
-                    weight[some - low] = 1.0
+                    weight[some - low] = 1.0 if heavy is None else heavy[some]
                 try:
                     sums[fold].update(rows, weight)
                 except NonFiniteRows as error:

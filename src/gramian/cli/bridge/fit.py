@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from gramian.cli.options import Device, Dtype, Force, Json, bar, console, errors, print_json
-from gramian.errors import GramianError, refuse_existing
+from gramian.cli.options import (
+    Device,
+    Dtype,
+    Force,
+    Json,
+    bar,
+    command_line,
+    console,
+    errors,
+    print_json,
+)
+from gramian.errors import refuse_existing
 
 EXAMPLE = """
 Examples:
@@ -24,6 +34,8 @@ Examples:
 
     gramian bridge fit old.parquet#vector new.parquet#vector --method procrustes -o bridge/ --json
 
+    gramian bridge fit pairs.jsonl bundled:minilm --query-pairs queries.txt -o bridge/
+
 OLD and NEW are vectors (x.npy, x.npz#name, x.parquet#column, x.jsonl#field, lancedb:FOLDER/TABLE,
 qdrant:FOLDER/COLLECTION, faiss:FILE, postgresql://…) or models (bundled:minilm, a folder, a Hugging
 Face id, openai:MODEL@URL), which embed --texts or the texts that the other side carries. Rows
@@ -31,6 +43,10 @@ belong together by id; files without ids by row number.
 
 The bridge takes new vectors to the old space, so that new queries search the old index and nothing
 is written to it; --direction old_to_new goes the other way.
+
+Queries are not documents: they are shorter and often have a prompt of their own. --query-pairs FILE
+fits on them beside the documents, and chooses and reports on them alone; it holds texts, which both
+models embed with --old-query-prefix and --new-query-prefix, or JSON lines with id, old and new.
 """
 
 
@@ -58,6 +74,9 @@ def fit(
         float | None, typer.Option(help="Of relaxed: how far from a rotation.")
     ] = None,
     pairs: Annotated[int | None, typer.Option(help="Use no more pairs than this.")] = None,
+    query_pairs: Annotated[
+        Path | None, typer.Option(help="Queries: texts, or .jsonl with fields id, old, new.")
+    ] = None,
     index: Annotated[
         str | None, typer.Option(help="The old vectors it is to serve: do the pairs look like it?")
     ] = None,
@@ -67,9 +86,26 @@ def fit(
     curve: Annotated[
         bool, typer.Option("--curve", help="Also fit on fewer pairs: how many are enough?")
     ] = False,
+    old_model: Annotated[
+        str | None, typer.Option(help="Model of OLD, where its vectors do not say.")
+    ] = None,
+    new_model: Annotated[
+        str | None, typer.Option(help="Model of NEW, where its vectors do not say.")
+    ] = None,
     old_prefix: Annotated[str, typer.Option(help="Prompt before texts of the old model.")] = "",
     new_prefix: Annotated[str, typer.Option(help="Prompt before texts of the new model.")] = "",
+    old_query_prefix: Annotated[
+        str | None, typer.Option(help="Prompt before --query-pairs; default: as before texts.")
+    ] = None,
+    new_query_prefix: Annotated[
+        str | None, typer.Option(help="Prompt before --query-pairs; default: as before texts.")
+    ] = None,
     id_field: Annotated[str, typer.Option(help="Column of ids.")] = "id",
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Keep what endpoints answer in this folder; default: until it is done."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
     moments: Annotated[
         bool, typer.Option("--moments/--no-moments", help="Keep the moments of the pairs.")
     ] = True,
@@ -82,109 +118,68 @@ def fit(
     """Fit a bridge between two embedding spaces on items that both have."""
     from gramian.bridge import Bridge
     from gramian.bridge.building import build
-    from gramian.cli.bridge.sides import side, texts_for
+    from gramian.cli.bridge.fit_tables import print_fit
+    from gramian.cli.bridge.sides import Opened, Side, texts_for
 
-    refuse_existing(output, force=force)
-    if curve and trim:
-        raise GramianError("--curve and --trim each read the pairs in their own way; give one")
-    found = texts_for((old, new), texts)
-    options: dict[str, Any] = {"id_field": id_field, "device": device, "dtype": dtype}
-    sides = (
-        side(old, found, prefix=old_prefix, **options),
-        side(new, found, prefix=new_prefix, **options),
+    for path in (output, plot):
+        if path is not None:
+            refuse_existing(path, force=force)
+    answers = cache or output.with_name(f".{output.name}.answers")
+    opened = Opened(id_field=id_field, device=device, dtype=dtype, cache=answers)
+    names = (
+        Side("old", old, old_model, old_prefix, old_query_prefix),
+        Side("new", new, new_model, new_prefix, new_query_prefix),
     )
-    # Full moments of the target tell a wrong direction, and the old side of the pairs apart.
-    estimator = Bridge(
-        method,
-        lam=lam,
-        rank=rank,
-        delta=delta,
-        trim=trim,
-        target_moments="full",
-        random_state=seed,
-    )
+    found = texts_for((old, new), texts, id_field=id_field)
+    sides = (opened.source(names[0], found), opened.source(names[1], found))
+    known = (names[0].known, names[1].known)
     with bar("fitting") as advance:
+        asked = None
+        if query_pairs is not None:
+            asked = (
+                opened.queries(query_pairs, names[0], sides[0]),
+                opened.queries(query_pairs, names[1], sides[1]),
+            )
+        # Full moments of the target tell a wrong direction and a drift of the old side.
+        estimator = Bridge(
+            method,
+            lam=lam,
+            rank=rank,
+            delta=delta,
+            trim=trim,
+            target_moments="full",
+            random_state=seed,
+        )
         built = build(
             *sides,
             direction=direction,
             estimator=estimator,
             limit=pairs,
-            index=None if index is None else side(index, None, id_field=id_field),
+            queries=asked,
+            index=None if index is None else opened.source(Side("old", index), None),
+            known=known,
+            curve=curve,
             keep_moments=moments,
             progress=advance,
         )
     document = built.to_json()
-    if curve:
-        document["curve"] = _curve(sides, direction, pairs, method, seed)
     built.bridge.save(output, force=force)
+    if cache is None and answers.is_dir():
+        shutil.rmtree(answers)
+    if plot is not None:
+        from gramian.report import write_page
+        from gramian.report.sections.bridge_fit import bridge_fit_section
+
+        section = bridge_fit_section(document, command=command_line())
+        write_page([section], plot, title=f"Gramian bridge: {output}", force=force)
     if json:
         print_json(document | {"path": str(output)})
         return
-    _print(document, output)
-
-
-def _curve(
-    sides: tuple[Any, Any], direction: str, limit: int | None, method: str, seed: int
-) -> dict[str, Any]:
-    from gramian.bridge import learning_curve
-    from gramian.bridge.pairing import Pairs
-
-    old, new = sides
-    source, target = (new, old) if direction == "query_to_old" else (old, new)
-    ids, x, y = Pairs.of(source, target, limit=limit).read()
-    return learning_curve(x, y, ids, method=method, random_state=seed).to_json()
-
-
-def _print(document: dict[str, Any], output: Path) -> None:
-    console.print(
-        f"[bold]{output}[/]: {document['method']}, {document['dim_from']} -> "
-        f"{document['dim_to']}, {document['direction']}, {document['pairs']:,} pairs",
-        soft_wrap=True,
-    )
-    table = Table()
-    for column in ("on pairs set aside", "value"):
-        table.add_column(column, justify="right" if column == "value" else "left")
-    spread = document["r2_spread"]
-    if document["r2_report"] is not None:
-        beside = "" if spread is None else f" ± {spread:.3f}"
-        table.add_row("R²", f"{document['r2_report']:.3f}{beside}")
-    if document["cosine_report"] is not None:
-        table.add_row("cosine with the partner", f"{document['cosine_report']:.3f}")
-    for name, value in document["retrieval_report"].items():
-        table.add_row(name, f"{value:.3f}")
-    bound = document["bound"]
-    if bound is not None and not bound["vacuous"]:
-        table.add_row("cosine that a rotation reaches at least", f"{bound['cosine']:.3f}")
-    console.print(table)
-    best: dict[str, dict[str, Any]] = {}
-    for candidate in document["candidates"]:
-        held = best.setdefault(candidate["method"], candidate)
-        if (candidate.get("score") or 0) > (held.get("score") or 0):
-            best[candidate["method"]] = candidate
-    if len(best) > 1:
-        console.print(_table("the best of each family on select", list(best.values())))
-    if "curve" in document:
-        console.print(_table("on fewer pairs", document["curve"]["records"]))
-        console.print(document["curve"]["note"], soft_wrap=True)
+    print_fit(document, output)
     for warning in document["warnings"]:
         errors.print(f"[yellow]note:[/] {warning}", soft_wrap=True)
-
-
-def _table(title: str, records: list[dict[str, Any]]) -> Table:
-    known = ("method", "pairs", "lam", "score", "recall@1", "mrr", "overlap@10", "r2_report")
-    table = Table(title=title)
-    shown = [name for name in known if any(record.get(name) is not None for record in records)]
-    for name in shown:
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for record in records:
-        table.add_row(*(_cell(record.get(name)) for name in shown))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if plot is not None:
+        console.print(f"plot: {plot}")
 
 
 fit.__doc__ = (fit.__doc__ or "") + EXAMPLE

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gramian.cli.options import Force, Json, bar, console, print_json
+from gramian.cli.options import Force, Json, bar, console, errors, print_json
 from gramian.errors import refuse_existing
 
 EXAMPLE = """
@@ -19,9 +19,12 @@ Examples:
 
     gramian bridge fit pairs.jsonl bundled:minilm -o bridge/
 
-Take the pairs from the index itself: pairs from another domain serve a third as well. --strategy
-telling prefers rows in rare directions, of which least squares learns more from few pairs; the
-default, random, is right for judging and for rotations.
+Take the pairs from the index itself: pairs from another domain serve a third as well.
+
+--strategy random, the default, draws every row alike: right for judging, for rotations, and when
+some thousands of texts can be embedded anew. --strategy telling prefers rows in rare directions,
+of which least squares learns more when every text is dear, say below two per dimension; their
+weights are recorded, and fit uses them, so that the map is still that of the whole store.
 """
 
 
@@ -40,31 +43,43 @@ def sample(
     json: Json = False,
 ) -> None:
     """Draw rows of a store with their ids, texts and vectors as stored, to fit a bridge on."""
+    from gramian.bridge.provenance import place_of
     from gramian.bridge.sample import sample as draw
     from gramian.bridge.vectors import open_vectors
 
     refuse_existing(output, force=force)
     source = open_vectors(store, id_field=id_field, text_field=text_field)
     with bar("sampling", source.count) as advance:
-        rows = draw(source, n, strategy=strategy, seed=seed, texts=texts, progress=advance)
+        drawn = draw(source, n, strategy=strategy, seed=seed, texts=texts, progress=advance)
     temporary = output.with_name(f".{output.name}.new")
     with temporary.open("w", encoding="utf-8") as file:
-        for row in rows:
+        for row in drawn.rows:
             record: dict[str, object] = {"id": row.id}
             if row.text is not None:
                 record["text"] = row.text
-            if row.leverage is not None:
-                record["leverage"] = row.leverage
+            if strategy != "random":
+                record["weight"] = row.weight
             file.write(
                 jsonlib.dumps(record | {"vector": row.vector.tolist()}, ensure_ascii=False) + "\n"
             )
     os.replace(temporary, output)
-    stamp = dict(source.stamp) | {"source": store}
+    stamp = dict(source.stamp) | {"source": place_of(source), "strategy": strategy}
     output.with_name(f"{output.name}.json").write_text(jsonlib.dumps(stamp, indent=2))
     if json:
-        print_json({"path": str(output), "rows": len(rows), "dim": source.dim, "of": source.count})
+        print_json(
+            {
+                "path": str(output),
+                "rows": len(drawn.rows),
+                "dim": source.dim,
+                "of": drawn.of,
+                "textless": drawn.textless,
+                "strategy": strategy,
+            }
+        )
         return
-    console.print(f"{output}: {len(rows):,} of {source.count or 0:,} rows of {source.dim}")
+    console.print(f"{output}: {len(drawn.rows):,} of {drawn.of:,} rows of {source.dim}")
+    if drawn.textless:
+        errors.print(f"[yellow]note:[/] {drawn.textless:,} rows have no text and were left out")
 
 
 sample.__doc__ = (sample.__doc__ or "") + EXAMPLE

@@ -157,3 +157,17 @@ def test_what_cannot_be_embedded(monkeypatch):
         open_embedder("openai:text-embedding-3-small")
     with pytest.raises(GramianError, match="no model"):
         open_embedder("no/such/folder/here")
+
+
+@pytest.mark.slow
+def test_smollm2_tells_like_texts_apart_without_its_sink():
+    """The first position's state is hundreds of times as long as the others: left out, vectors of
+    texts differ; batches change nothing."""
+    embedder = open_embedder("bundled:smollm2")
+    assert embedder.dim == 576
+    found = embedder([*TEXTS, "An iterator is returned."])
+    single = np.stack([embedder([text])[0] for text in TEXTS])
+    np.testing.assert_allclose(found[:4], single, rtol=2e-3, atol=2e-3)
+    centred = found - found.mean(0)
+    cosine = centred @ centred.T / np.outer(*[np.linalg.norm(centred, axis=1)] * 2)
+    assert cosine[4, :4].argmax() == 0

@@ -39,7 +39,6 @@ class Built:
     bridge: SavedBridge
     warnings: tuple[str, ...]
     estimator: Bridge | None = None
-
     drift: Drift | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from gramian.networks import (
     FoldStream,
     Plan,
     Rotate,
+    SplitLinear,
     apply,
 )
 from gramian.networks import open as open_checkpoint
@@ -162,3 +163,42 @@ def test_arranging_back_gives_the_same_bytes(checkpoint, tmp_path):
     written = open_checkpoint(tmp_path / "out")
     assert written.digest == source.digest
     assert written.config.layer_types == source.config.layer_types
+
+
+def test_rows_that_k_quants_cannot_pack_are_counted(checkpoint, tmp_path):
+    """Every matrix but the 3 down projections reads 32 features; those read 48."""
+    source = checkpoint()
+    said = apply(source, Plan.of(source, FoldNorm("1.mlp")), tmp_path / "a").loads_in
+    assert said["llama.cpp k-quants"].startswith("23 of 23 matrices have rows of 32, 48 numbers")
+    folder = tiny.save(tmp_path / "in", intermediate_size=256, tie_word_embeddings=True)
+    wide = open_checkpoint(folder)
+    said = apply(wide, Plan.of(wide, FoldNorm("1.mlp")), tmp_path / "b").loads_in
+    assert said["llama.cpp k-quants"].startswith("19 of 22 matrices have rows of 32 numbers")
+    folder = tiny.save(tmp_path / "even", hidden_size=256, intermediate_size=512)
+    even = open_checkpoint(folder)
+    said = apply(even, Plan.of(even, FoldNorm("1.mlp")), tmp_path / "c").loads_in
+    assert said["llama.cpp k-quants"] == (
+        "expected to apply: the rows of all 23 matrices are multiples of 256"
+    )
+    experts = checkpoint("mixtral")
+    said = apply(experts, Plan.of(experts, FoldNorm("1.mlp")), tmp_path / "d").loads_in
+    # 4 projections of 3 layers, two fused tensors of experts each, the table and the head.
+    assert said["llama.cpp k-quants"].startswith("20 of 20 matrices have rows of 32, 48")
+
+
+def test_it_says_what_vllm_makes_of_factors(tmp_path, checkpoint):
+    def said(source, name):
+        matrix = source.model.get_parameter(name).double()
+        u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+        split = SplitLinear(name, LowRank(u[:, :4] * s[:4], v[:4]))
+        return apply(source, Plan.of(source, split), tmp_path / name).loads_in["vLLM"]
+
+    source = checkpoint()
+    assert said(source, "model.layers.1.mlp.up_proj.weight").startswith("expected (trust_remote")
+    assert said(source, "lm_head.weight").startswith("no: it has a head of its own")
+    name = "model.layers.1.self_attn.o_proj.weight"
+    assert said(checkpoint("mixtral"), name).startswith("not known: it has rules of its own")
+    name = "transformer.h.1.mlp.dense_4h_to_h.weight"
+    assert said(checkpoint("falcon"), name).startswith("no: FalconForCausalLM does not use")
+    name = "encoder.layer.1.output.dense.weight"
+    assert said(checkpoint("bert"), name).startswith("not known: rules for models with code")

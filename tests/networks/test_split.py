@@ -57,8 +57,8 @@ def test_two_factors_compute_their_product(checkpoint, family, tmp_path):
     written = open_checkpoint(tmp_path / "out")
     path = name.removesuffix(".weight")
     stored = load_file(tmp_path / "out" / "model.safetensors")
-    assert stored[f"{path}.0.weight"].shape == (4, weight.shape[1])
-    assert stored[f"{path}.1.weight"].shape == (weight.shape[0], 4)
+    assert stored[f"{path}.down.weight"].shape == (4, weight.shape[1])
+    assert stored[f"{path}.up.weight"].shape == (weight.shape[0], 4)
     saved = weight.numel() - 4 * sum(weight.shape)
     assert certificate.parameters_before - certificate.parameters == saved
     # The same function as the dense weight of that rank.
@@ -80,22 +80,24 @@ def test_factors_of_full_rank_change_nothing(checkpoint, tmp_path):
     assert certificate.change < 1e-5
 
 
-def test_it_says_that_only_gramian_opens_it(checkpoint, tmp_path):
+def test_no_other_program_takes_it_for_the_network_that_it_was(checkpoint, tmp_path):
     from transformers import AutoModelForCausalLM
 
     source = checkpoint()
     name = "model.layers.1.mlp.up_proj.weight"
     plan = Plan.of(source, SplitLinear(name, truncated(matrix(source, name), 4)))
     certificate = apply(source, plan, tmp_path / "out")
-    assert certificate.loads_in["gramian"] == "loaded again and compared"
-    assert certificate.loads_in["vLLM"] == "no: 1 linear is stored as factors"
+    assert certificate.loads_in["llama.cpp"] == "no: 1 linear is stored as factors"
     config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["gramian"]["splits"] == {"model.layers.1.mlp.up_proj": 4}
-    assert config["gramian"]["model_type"] == "llama"
-    assert "library_name: gramian" in (tmp_path / "out" / "README.md").read_text()
-    # No other program takes it for a network with a random matrix.
-    with pytest.raises(ValueError, match="gramian"):
-        AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert config["model_type"] == "gramian"
+    assert config["gramian"] == {
+        "version": 2,
+        "modules": {"model.layers.1.mlp.up_proj": {"kind": "factors", "rank": 4}},
+        "model_type": "llama",
+        "architecture": "LlamaForCausalLM",
+    }
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
@@ -179,23 +181,49 @@ def folder(checkpoint, tmp_path):
     return tmp_path / "out"
 
 
+def mark(modules, **other):
+    made = {"version": 2, "modules": modules, "model_type": "llama"}
+    return made | {"architecture": "LlamaForCausalLM"} | other
+
+
+DOWN = "model.layers.1.mlp.down_proj"
+
+
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
         (None, "no valid entry"),
-        ({"version": 1, "splits": [1], "model_type": "llama"}, "no valid entry"),
-        ({"version": 9, "splits": {}, "model_type": "llama"}, "version 9"),
-        ({"version": 1, "splits": {}, "model_type": "nothing"}, "'nothing' network"),
+        (mark([1]), "no valid entry.*list"),
+        (mark({}), "names no module"),
+        (mark({DOWN: {"kind": "factors", "rank": 4}}, version=1), "version 1, this reads 2"),
+        (mark({DOWN: {"kind": "factors", "rank": 4}}, model_type="no"), "'no' network"),
+        (mark({DOWN: {"kind": "factors", "rank": 4}}, architecture="open"), "class 'open'"),
+        (mark({DOWN: {"kind": "factors", "rank": -4}}), "rank of 1 or more"),
+        (mark({DOWN: {"kind": "factors", "rank": 2.0}}), "rank of 1 or more"),
+        (mark({DOWN: {"kind": "factors", "rank": True}}), "rank of 1 or more"),
+        (mark({DOWN: {"kind": "factors", "rank": 10**9}}), "rank 1000000000 .* at most 32"),
+        (mark({DOWN: {"kind": "factors"}}), "expected rank"),
+        (mark({DOWN: {"kind": "exec", "rank": 4}}), "expected a kind of factors"),
+        (mark({DOWN: "factors"}), "expected a kind of factors"),
+        (mark({"../" + DOWN: {"kind": "factors", "rank": 4}}), "no path of a module"),
+        (mark({"": {"kind": "factors", "rank": 4}}), "no path of a module"),
+        (mark({"model.layers.9.mlp": {"kind": "factors", "rank": 4}}), "no module"),
+        (mark({"config": {"kind": "factors", "rank": 4}}), "no module"),
+        (mark({"model.layers.1": {"kind": "factors", "rank": 4}}), "expected a linear"),
+        (
+            mark({p: {"kind": "factors", "rank": 4} for p in (DOWN, f"{DOWN}.up")}),
+            "no module 'model.layers.1.mlp.down_proj.up'",
+        ),
     ],
 )
 def test_a_damaged_mark_is_refused(folder, mark, message):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "gramian": mark}))
     with pytest.raises(GramianError, match=message):
-        open_checkpoint(folder)
+        open_checkpoint(folder).model  # noqa: B018
 
 
-@pytest.mark.parametrize("part", ["mlp.down_proj.0.weight", "mlp.up_proj.weight"])
+@pytest.mark.parametrize("part", ["mlp.down_proj.down.weight", "mlp.up_proj.weight"])
 def test_a_missing_tensor_is_refused(folder, part):
     name = f"model.layers.1.{part}"
     tensors = load_file(folder / "model.safetensors")

@@ -25,9 +25,11 @@ from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.checkpoint import open as open_checkpoint
 from gramian.networks.draft import Draft
 from gramian.networks.moves import Move, as_if, stages
+from gramian.networks.opening import opener
 from gramian.networks.plan import Plan
 from gramian.networks.reach import reach
 from gramian.networks.staging import staged_folder
+from gramian.networks.structures import load_with_own_code, structures_of
 
 COPIED = (
     "tokenizer.json",
@@ -56,12 +58,13 @@ def apply(
 ) -> Certificate:
     """Write the checkpoint that the plan describes. The source is never changed.
 
-    The new folder is an ordinary transformers checkpoint (with split linears, one that only
-    Gramian opens). It is written under a temporary name, opened again, and compared on ``probe``
-    with the source network in which the moves are made by hooks; only when the two agree does it
-    get its name. Where a move speaks of a basis that an earlier one has changed, the network so
-    far is built in memory, compared, and hooked for the moves that follow. ``gramian.json`` in
-    the folder holds the plan's description and the certificate.
+    The new folder is an ordinary transformers checkpoint (with split linears, one that carries
+    modelling code of its own and asks for ``trust_remote_code``). It is written under a temporary
+    name, opened again (by its own code too, if it has some), and compared on ``probe`` with the
+    source network in which the moves are made by hooks; only when all agree does it get its name.
+    Where a move speaks of a basis that an earlier one has changed, the network so far is built in
+    memory, compared, and hooked for the moves that follow. ``gramian.json`` in the folder holds
+    the plan's description and the certificate.
 
     Parameters
     ----------
@@ -102,6 +105,11 @@ def apply(
         tensors = end.computed()
         write_model(end, tensors, folder)
         copy_companions(checkpoint, folder)
+        if structures_of(end.config):
+            auto = opener(end.config).__name__
+            model = load_with_own_code(folder, auto, checkpoint.dtype).to(checkpoint.device)
+            require_within(drift + difference(outputs_of(model, ids), intended), allowed)
+            del model
         written = open_checkpoint(folder, device=checkpoint.device, dtype=checkpoint.dtype)
         certified = certificate(
             checkpoint,
@@ -141,11 +149,16 @@ def copy_companions(checkpoint: Checkpoint, folder: Path) -> None:
 
 def model_card(checkpoint: Checkpoint, plan: Plan, certified: Certificate) -> str:
     """A short README for the new checkpoint."""
-    library = "gramian" if "gramian" in certified.loads_in else "transformers"
     moves = "\n".join(f"{i + 1}. {move.describe()}" for i, move in enumerate(plan.moves))
+    own = (
+        "Some linears are stored as factors: `gramian.open(folder)` reads them as they are, and "
+        "transformers with the code in this folder (`trust_remote_code=True`).\n\n"
+        if "gramian" in certified.loads_in
+        else ""
+    )
     return (
-        f"---\nbase_model: {checkpoint.name}\nlibrary_name: {library}\n---\n\n"
-        f"# {Path(checkpoint.name).name}, rewritten by Gramian\n\n{moves}\n\n{certified}\n"
+        f"---\nbase_model: {checkpoint.name}\nlibrary_name: transformers\n---\n\n"
+        f"# {Path(checkpoint.name).name}, rewritten by Gramian\n\n{own}{moves}\n\n{certified}\n"
     )
 
 

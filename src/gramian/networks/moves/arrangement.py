@@ -1,4 +1,4 @@
-"""Give a network another sequence of its own layers: tensors, configuration, splits."""
+"""Give a network another sequence of its own layers: tensors, configuration, structures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gramian.networks.blueprint import Blueprint
 from gramian.networks.checkpoint import skeleton, state
 from gramian.networks.draft import Draft, Lazy
 from gramian.networks.families import blueprint
-from gramian.networks.split import MARK, marked, splits_of
+from gramian.networks.structures import MARK, marked, structured, structures_of
 
 _INDICES = ("mlp_only_layers", "moe_layers", "full_attention_layers", "cross_attention_layers")
 """Configuration entries that list the numbers of layers."""
@@ -41,15 +41,16 @@ def arranged(draft: Draft, order: Sequence[int]) -> Draft:
     for name, tensor in draft.tensors.items():
         for position, new in enumerate(renamed(name, plan, order)):
             tensors[new] = tensor if position == 0 else _copied(tensor)
-    splits = {
-        new: rank
-        for path, rank in splits_of(draft.config).items()
+    table = {
+        new: structure
+        for path, structure in structures_of(draft.config).items()
         for new in renamed(path, plan, order)
     }
-    if splits:
-        setattr(config, MARK, marked(splits)[MARK])
+    if table:
+        setattr(config, MARK, marked(table)[MARK])
     empty = skeleton(config)
-    _require_same_kinds(set(state(empty)), set(tensors), splits, plan)
+    whole = structured(type(empty), config) if table else empty
+    _require_same_kinds(set(state(whole)), set(tensors), plan)
     origin = tuple(draft.origin[i] for i in order)
     return Draft(config, tensors, blueprint(config, empty), origin, empty)
 
@@ -83,22 +84,15 @@ def renamed(name: str, plan: Blueprint, order: Sequence[int]) -> list[str]:
     return [f"{prefix}{new}.{rest}" for new, old in enumerate(order) if old == int(index)]
 
 
-def _require_same_kinds(
-    expected: set[str], found: set[str], splits: dict[str, int], plan: Blueprint
-) -> None:
+def _require_same_kinds(expected: set[str], found: set[str], plan: Blueprint) -> None:
     """A layer whose kind follows from its number must not become one of another kind."""
-    factors = {f"{path}.{i}.{part}" for path in splits for i in (0, 1) for part in _PARTS}
-    whole = {f"{path}.{part}" for path in splits for part in _PARTS}
-    odd = sorted((expected - whole) ^ (found - factors))
+    odd = sorted(expected ^ found)
     if odd:
         raise GramianError(
             f"the layers of this {plan.model_type} network differ by their numbers ({odd[0]} would "
             "not fit); choose an arrangement that keeps every kind of layer where the "
             "configuration expects it"
         )
-
-
-_PARTS = ("weight", "bias")
 
 
 def _copied(tensor: Lazy) -> Lazy:

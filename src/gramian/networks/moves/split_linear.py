@@ -15,7 +15,7 @@ from gramian.networks.draft import Draft
 from gramian.networks.moves.protocol import LAYERS, MATRICES, READERS, STREAM
 from gramian.networks.moves.stream import is_tied_head
 from gramian.networks.moves.weights import applied
-from gramian.networks.split import splits_of
+from gramian.networks.structures import structures_of
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class SplitLinear:
     """Put two factors in the place of one linear: ``up (down x) + b`` for ``W x + b``.
 
     ``weight`` is the parameter's name, as the blueprint's matrices have it. What is written is
-    ``<name>.0.weight`` (rank, in), ``<name>.1.weight`` (out, rank) and the old bias as
-    ``<name>.1.bias``. An ordinary architecture has no place for them, so the folder opens with
-    :func:`gramian.open` alone and says so; multiply the factors out and use
-    :class:`FoldMap` where it has to load elsewhere.
+    ``<name>.down.weight`` (rank, in), ``<name>.up.weight`` (out, rank) and the old bias as
+    ``<name>.up.bias``. An ordinary architecture has no place for them, so the folder carries
+    modelling code: it opens with :func:`gramian.open`, and in transformers with
+    ``trust_remote_code=True``. Multiply the factors out where it has to load elsewhere.
     """
 
     weight: str
@@ -46,7 +46,8 @@ class SplitLinear:
         head = draft.blueprint.head
         if head is not None and is_tied_head(draft, head) and head.weight == self.weight:
             draft = draft.untied()
-        if path in splits_of(draft.config):
+        table = structures_of(draft.config)
+        if path in table:
             raise GramianError(f"{path} is split already; give the factors once")
         if self.weight not in draft.tensors:
             raise GramianError(
@@ -60,13 +61,19 @@ class SplitLinear:
                 f"the factors for {self.weight} make a matrix of {self.map.out_features} x "
                 f"{self.map.in_features}, expected {shape[0]} x {shape[1]}"
             )
+        if self.map.rank > min(shape):
+            raise GramianError(
+                f"the factors for {self.weight} have rank {self.map.rank}, more than a matrix of "
+                f"{shape[0]} x {shape[1]} can have; leave it whole"
+            )
         like = draft.tensors[self.weight]
         tensors = {name: make for name, make in draft.tensors.items() if name != self.weight}
-        tensors[f"{path}.0.weight"] = lambda: self.map.down.to(like()).contiguous()
-        tensors[f"{path}.1.weight"] = lambda: self.map.up.to(like()).contiguous()
+        tensors[f"{path}.down.weight"] = lambda: self.map.down.to(like()).contiguous()
+        tensors[f"{path}.up.weight"] = lambda: self.map.up.to(like()).contiguous()
         if (bias := tensors.pop(f"{path}.bias", None)) is not None:
-            tensors[f"{path}.1.bias"] = bias
-        return draft.with_splits(tensors, {**splits_of(draft.config), path: self.map.rank})
+            tensors[f"{path}.up.bias"] = bias
+        table[path] = {"kind": "factors", "rank": self.map.rank}
+        return draft.with_structures(tensors, table)
 
     def hooks(self, model: nn.Module, source: Blueprint, draft: Draft, stack: ExitStack) -> None:
         path = draft.name_at_start(self._path())

@@ -1,6 +1,6 @@
 """Bridges: fitting, applying and unpaired matching, each beside its peers and its physical limit.
 
-    python benchmarks/bridge.py [fit memory apply] [--rows 200000] [--json]
+    python benchmarks/bridge.py [fit memory apply unpaired] [--rows 200000] [--json]
 
 fit: `--rows` pairs of 384 -> 768, float32: our estimator, scikit-learn's Ridge and SciPy's
 orthogonal Procrustes (rows padded to equal widths, which it needs), beside the two products that no
@@ -10,7 +10,13 @@ turn, `--repeats` times; ratios are of medians.
 memory: anonymous memory (what is not the file itself) of fresh processes that fit a bridge to
 memory-mapped float16 files of `--memory-rows` rows and of a tenth of them.
 
-apply: a bridge carried over an array, beside the plain product of the same rows.
+apply: `--rows` rows of 384 -> 768 in batches as `gramian bridge apply` maps them (each row checked,
+then scaled to length 1), and by the estimator's `transform`, beside the plain product of the same
+batches.
+
+unpaired: two clouds of 20,000 rows of 384 that share no row, the second turned; ours beside the
+published steps of mini-vec2vec (`vec2vec_transcription.py`). top-1: 1,000 rows among their
+partners.
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-PARTS = ("fit", "memory", "apply")
+PARTS = ("fit", "memory", "apply", "unpaired")
 
 
 def in_turn(systems: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -138,14 +144,96 @@ def anonymous() -> float:
 
 
 def apply(rows: int, repeats: int) -> dict[str, float]:
-    from gramian.bridge import Bridge
+    from gramian.bridge import Bridge, SavedBridge, Space
+    from gramian.bridge.across import BatchMap
+    from gramian.bridge.carrying import BATCH
+    from gramian.bridge.vectors import VectorBatch
 
     x, y = pairs(rows, 384, 768)
     bridge = Bridge("ridge", lam=1.0).fit(x[:20_000], y[:20_000])
+    saved = SavedBridge(
+        bridge.map_,
+        Space("new", 384),
+        Space("old", 768),
+        "query_to_old",
+        "ridge",
+        20_000,
+        normalise=True,
+    )
+    across = BatchMap(saved)
     weight = np.ascontiguousarray(bridge.map_.to_dense().numpy().astype(np.float32).T)
-    systems = {"product": lambda: x @ weight, "transform": lambda: bridge.transform(x)}
+    ids = [str(row) for row in range(rows)]
+    batches = [
+        VectorBatch(ids[start : start + BATCH], x[start : start + BATCH], None, start)
+        for start in range(0, rows, BATCH)
+    ]
+
+    def product() -> None:
+        for batch in batches:
+            batch.vectors @ weight
+
+    def carried() -> None:
+        for batch in batches:
+            across(batch)
+
+    systems = {"product": product, "apply": carried, "transform": lambda: bridge.transform(x)}
     seconds = in_turn(systems, repeats)
-    return seconds | {"rate of a plain product": seconds["product"] / seconds["transform"]}
+    return seconds | {
+        "apply: rate of a plain product": seconds["product"] / seconds["apply"],
+        "transform: rate of a plain product": seconds["product"] / seconds["transform"],
+    }
+
+
+def clouds(rows: int, width: int, seed: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Two clouds of one distribution that share no row, the second turned, and 1,000 pairs.
+
+    60 clusters of unequal size, each with axes of its own.
+    """
+    draw = np.random.default_rng(seed)
+    centres = draw.standard_normal((60, width), dtype=np.float32) * np.linspace(2, 0.5, width)
+    axes = draw.standard_normal((60, width, width), dtype=np.float32) * (0.6 / width**0.5)
+    member = draw.choice(60, 2 * rows + 1000, p=draw.dirichlet(np.ones(60)))
+    noise = draw.standard_normal((len(member), width), dtype=np.float32)
+    found = np.empty((len(member), width), np.float32)
+    for cluster in range(60):
+        at = member == cluster
+        found[at] = centres[cluster] + noise[at] @ axes[cluster]
+    turn = np.linalg.qr(draw.standard_normal((width, width)))[0].astype(np.float32)
+    pairs = found[2 * rows :]
+    return found[:rows], found[rows : 2 * rows] @ turn, pairs, pairs @ turn
+
+
+def top_1(mapped: NDArray[Any], partners: NDArray[Any]) -> float:
+    """The share of rows whose nearest partner by cosine is their own."""
+    mapped, partners = (r / np.linalg.norm(r, axis=1, keepdims=True) for r in (mapped, partners))
+    return float(((mapped @ partners.T).argmax(1) == np.arange(len(mapped))).mean())
+
+
+def unpaired(rows: int, repeats: int) -> dict[str, float]:
+    if __package__:
+        from benchmarks.vec2vec_transcription import align
+    else:
+        from vec2vec_transcription import align
+
+    from gramian.bridge import UnpairedBridge
+
+    times: dict[str, list[float]] = {"ours": [], "published steps": []}
+    right: dict[str, list[float]] = {"ours": [], "published steps": []}
+    for seed in range(repeats):
+        x, y, left, partners = clouds(rows, 384, seed)
+        started = time.perf_counter()
+        bridge = UnpairedBridge(on_ambiguous="warn", random_state=seed).fit(x, y)
+        times["ours"].append(time.perf_counter() - started)
+        right["ours"].append(top_1(bridge.transform(left), partners))
+        started = time.perf_counter()
+        weight, mean_x, mean_y = align(x.astype(np.float64), y.astype(np.float64), seed=seed)
+        times["published steps"].append(time.perf_counter() - started)
+        right["published steps"].append(top_1((left - mean_x) @ weight, partners - mean_y))
+    return {
+        **{f"{name}, seconds": median(seconds) for name, seconds in times.items()},
+        **{f"{name}, lowest top-1": min(shares) for name, shares in right.items()},
+        "published steps over ours": median(times["published steps"]) / median(times["ours"]),
+    }
 
 
 def main() -> None:
@@ -153,7 +241,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--memory-rows", type=int, default=5_000_000)
+    parser.add_argument("--cloud-rows", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--cloud-repeats", type=int, default=3)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -164,6 +254,7 @@ def main() -> None:
         "fit": lambda: fit(arguments.rows, arguments.repeats),
         "memory": lambda: memory(arguments.memory_rows),
         "apply": lambda: apply(arguments.rows, arguments.repeats),
+        "unpaired": lambda: unpaired(arguments.cloud_rows, arguments.cloud_repeats),
     }
     found = {part: runs[part]() for part in arguments.parts}
     if arguments.json:

@@ -1,6 +1,6 @@
 """What a bridge is worth on sentences that people judged: every ordered pair of three models.
 
-    python -m benchmarks.bridge_quality FOLDER --cache CACHE [retrieval whitening swap] [--json]
+    python -m benchmarks.bridge_quality FOLDER --cache CACHE [retrieval whitening swap unpaired] [--json]
 
 FOLDER holds the tasks of semantic textual similarity (see ``sts.py``).
 
@@ -12,6 +12,10 @@ they are, needs equal widths, which these models do not have.
 
 whitening: Spearman correlation of cosine and score over all scored pairs, before and after
 whitening of sentence vectors, and of the static table by token frequencies.
+
+unpaired: bridges between the vectors of one half of all sentences and those of the other half,
+without a pair: a rotated copy of MiniLM, and other models; the share of 1,000 further sentences
+that find their partner first.
 
 swap: the verdicts of ``gramian bridge swapped`` on halves, domains, rotations and other models.
 """
@@ -31,7 +35,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from benchmarks.sts import MODELS, Sentences, vectors
-from gramian.bridge import Bridge, top_k
+from gramian.bridge import Bridge, UnpairedBridge, top_k
 from gramian.bridge.drift import IndexShards
 from gramian.bridge.swapped import swapped
 from gramian.moments import Moments
@@ -164,16 +168,38 @@ def swaps(sentences: Sentences, rows: dict[str, Floats]) -> list[dict[str, Any]]
     return found
 
 
+def unpaired(sentences: Sentences, rows: dict[str, Floats]) -> list[dict[str, Any]]:
+    draw = np.random.default_rng(0)
+    order = draw.permutation(len(sentences.texts))
+    further, one, other = order[:1000], order[1000::2], order[1001::2]
+    minilm = rows["bundled:minilm"]
+    turn = np.linalg.qr(draw.standard_normal((384, 384)))[0].astype(np.float32)
+    cases = {"MiniLM and a rotated copy": (minilm, minilm @ turn)}
+    cases |= {f"{new} to {old}": (rows[new], rows[old]) for old, new in permutations(rows, 2)}
+    found = []
+    for name, (x, y) in cases.items():
+        started = time.perf_counter()
+        bridge = UnpairedBridge(on_ambiguous="warn").fit(x[one], y[other])
+        seconds = time.perf_counter() - started
+        mapped, partners = bridge.transform(x[further]), y[further]
+        places, _ = top_k(mapped - bridge.mean_out_, partners - bridge.mean_out_, 1)
+        share = float((places[:, 0] == np.arange(len(further))).mean())
+        found.append(
+            {"case": name, "top-1": share, "confidence": bridge.confidence_, "seconds": seconds}
+        )
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("parts", nargs="*", default=["retrieval", "whitening", "swap"])
+    parser.add_argument("parts", nargs="*", default=["retrieval", "whitening", "swap", "unpaired"])
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     sentences = Sentences.read(arguments.folder)
     rows = {model: vectors(model, sentences.texts, arguments.cache) for model in MODELS}
-    run = {"retrieval": retrieval, "whitening": whitened, "swap": swaps}
+    run = {"retrieval": retrieval, "whitening": whitened, "swap": swaps, "unpaired": unpaired}
     found = {part: run[part](sentences, rows) for part in arguments.parts}
     if arguments.json:
         print(json.dumps(found, indent=2))

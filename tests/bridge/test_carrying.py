@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from gramian.bridge import Bridge, SavedBridge, Space, open_bridge
-from gramian.bridge.across import BatchMap, mapped
+from gramian.bridge.across import BatchMap
 from gramian.bridge.carrying import carry
 from gramian.bridge.provenance import digest, place_of, purpose, without_password
-from gramian.bridge.vectors import open_sink, open_vectors
+from gramian.bridge.vectors import VectorBatch, open_sink, open_vectors
 from gramian.errors import GramianError
 
 D = 12
@@ -21,6 +21,12 @@ D = 12
 
 def unit(rows):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def across(bridge, rows):
+    """Rows as `carry` writes them."""
+    ids = [str(i) for i in range(len(rows))]
+    return BatchMap(bridge)(VectorBatch(ids, rows.astype(np.float32))).vectors
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +190,7 @@ def test_a_source_that_stops_half_way_completes_nothing(bridge, source, tmp_path
     done = carry(bridge, source, again, batch=500)
     assert done.rows == 3000
     assert 0 < done.resumed_from <= 1500
-    np.testing.assert_array_equal(np.load(out), mapped(bridge, np.load(source.address)))
+    np.testing.assert_array_equal(np.load(out), across(bridge, np.load(source.address)))
 
 
 def test_another_source_under_the_same_name_does_not_go_on(bridge, source, spaces, tmp_path):
@@ -218,10 +224,10 @@ def test_the_map_of_batches_is_the_bridge(bridge, spaces):
     from gramian.maps import Identity as Same
 
     np.testing.assert_allclose(
-        mapped(bridge, spaces[0]), bridge(spaces[0]).numpy(), rtol=0, atol=1e-6
+        across(bridge, spaces[0]), bridge(spaces[0]).numpy(), rtol=0, atol=1e-6
     )
     half = spaces[0].astype(np.float16)
-    np.testing.assert_allclose(mapped(bridge, half), bridge(half).numpy(), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(across(bridge, half), bridge(half).numpy(), rtol=0, atol=1e-6)
     space = Space("a", D)
     draw = torch.Generator().manual_seed(0)
     weight = torch.randn(D, D, generator=draw, dtype=torch.float64)
@@ -232,14 +238,13 @@ def test_the_map_of_batches_is_the_bridge(bridge, spaces):
         one = SavedBridge(map, space, space, "query_to_old", "ridge", 9)
         x = (spaces[0][:50] * 1e-4 + 1).astype(np.float32)
         expected = map.to(dtype=torch.float64)(torch.from_numpy(x.astype(np.float64))).numpy()
-        np.testing.assert_allclose(mapped(one, x), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(across(one, x), expected, rtol=1e-4, atol=1e-4)
     assert len({digest(replace(bridge, map=map)) for map in (Dense(weight), inner)}) == 2
     moved = replace(bridge, map=Dense(weight) @ inner), replace(bridge, map=Dense(weight))
     assert digest(moved[0]) != digest(moved[1])
 
 
 def test_what_leaves_the_range(spaces):
-    from gramian.bridge.vectors import VectorBatch
     from gramian.maps import Dense
 
     space = Space("a", D)

@@ -263,6 +263,7 @@ def test_refusals(gramian, vectors, tmp_path):
         ((old, new, "--direction", "up"), "direction is 'up'"),
         ((old, new, "--method", "magic"), "magic"),
         ((old, new, "--trim", "--curve"), "give one"),
+        ((old, new, "--unpaired", "--trim", "--lam", "1"), "which --lam, --trim is for"),
         ((old, "bundled:minilm", "--new-model", "x"), "NEW is the model bundled:minilm"),
         ((old, new, "--pairs", "0"), "0 pairs were asked for"),
     ):
@@ -270,3 +271,40 @@ def test_refusals(gramian, vectors, tmp_path):
         assert done.code == 2, arguments
         assert message in done.err, done.err
         assert not out.exists()
+
+
+def test_unpaired(gramian, tmp_path):
+    """Two halves of one clustered cloud, one of them turned."""
+    rows = clustered(4000, 24)
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((24, 24)))[0]
+    np.save(tmp_path / "old.npy", rows[:2000].astype(np.float32))
+    np.save(tmp_path / "new.npy", (rows[2000:] @ turn).astype(np.float32))
+    page = tmp_path / "page.html"
+    done = gramian(
+        *("bridge", "fit", tmp_path / "old.npy", tmp_path / "new.npy", "--unpaired"),
+        *("-o", tmp_path / "b", "--json", "--plot", page),
+    )
+    assert done.code == 0, done.err
+    assert (done.json["method"], done.json["pairs"]) == ("unpaired", 0)
+    assert done.json["rows"] == {"source": 2000, "target": 2000}
+    assert 0.6 <= done.json["confidence"] <= 1
+    assert "Bridge without pairs" in page.read_text()
+    bridge = open_bridge(tmp_path / "b")
+    assert not bridge.paired
+    back = bridge((rows[:50] @ turn).astype(np.float32)).numpy()
+    cosine = (back * rows[:50]).sum(1) / np.linalg.norm(back, axis=1)
+    assert np.median(cosine / np.linalg.norm(rows[:50], axis=1)) > 0.95
+    shown = gramian(
+        *("bridge", "fit", tmp_path / "old.npy", tmp_path / "new.npy", "--unpaired"),
+        *("--pairs", "1500", "-o", tmp_path / "c"),
+    )
+    assert "confidence" in shown.out
+    shuffled = np.random.default_rng(1).standard_normal((2000, 24)).astype(np.float32)
+    np.save(tmp_path / "noise.npy", shuffled)
+    refused = gramian(
+        *("bridge", "fit", tmp_path / "old.npy", tmp_path / "noise.npy", "--unpaired"),
+        *("-o", tmp_path / "d"),
+    )
+    assert refused.code == 2
+    assert "cannot be matched without pairs" in refused.err
+    assert not (tmp_path / "d").exists()

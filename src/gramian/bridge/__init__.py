@@ -30,12 +30,16 @@ from gramian.bridge.spaces import (
     expected_error,
     meta_embeddings,
 )
+from gramian.bridge.unpaired import AmbiguousMatch, Confidence, GaussianBridge, UnpairedBridge
 
 __all__ = [
+    "AmbiguousMatch",
     "Bridge",
     "CommonVectors",
     "CompatibleVectors",
+    "Confidence",
     "CostPlan",
+    "GaussianBridge",
     "Judgement",
     "LearningCurve",
     "Price",
@@ -44,6 +48,7 @@ __all__ = [
     "SideCheck",
     "Space",
     "Suspects",
+    "UnpairedBridge",
     "as_matrix",
     "backfill_curve",
     "backfill_order",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
-from gramian.bridge.rows import as_matrix
 from gramian.bridge.saved import SavedBridge
 from gramian.bridge.vectors import VectorBatch
 from gramian.bridge.vectors.protocol import Floats
@@ -83,18 +80,6 @@ class BatchMap:
             f"{_place(batch, row)} leaves the range of float32 when it is mapped; its largest "
             f"number is {float(np.abs(rows[row]).max()):.3g}"
         )
-
-
-def mapped(bridge: SavedBridge, rows: Any) -> Floats:
-    """Rows (n, source.dim) in the target space, (n, target.dim) float32, as `carry` writes them.
-
-    Raises
-    ------
-    GramianError : as `BatchMap`.
-    """
-    x = as_matrix(rows, f"rows of {bridge.source.name}", width=bridge.source.dim, finite=False)
-    single = x.astype(np.float32, copy=False)
-    return BatchMap(bridge)(VectorBatch([str(i) for i in range(len(single))], single)).vectors
 
 
 def _place(batch: VectorBatch, row: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from gramian.bridge.unpaired.clusters import k_means, match, spread_start
-from gramian.bridge.unpaired.matching import nearest, polar, refine, settle, unit
+from gramian.bridge.unpaired.matching import near_mean, polar, refine, settle, towards, unit
 
 
 def test_centres_in_another_order_and_turned_are_matched() -> None:
@@ -14,7 +15,18 @@ def test_centres_in_another_order_and_turned_are_matched() -> None:
     turn = polar(draw.standard_normal((16, 24)))
     order = draw.permutation(20)
     right = (left @ turn)[order] + 3
-    assert (order[match(left, right, draw)] == np.arange(20)).all()
+    found = match(left, right, draw)
+    assert (order[found.order] == np.arange(20)).all()
+    assert found.alike == pytest.approx(1, abs=1e-5)
+    assert found.gap > 0.05
+
+
+def test_centres_that_can_be_exchanged_leave_no_gap() -> None:
+    draw = np.random.default_rng(0)
+    corners = np.eye(6, 8, dtype=np.float32)
+    found = match(corners, corners, draw)
+    assert found.alike == pytest.approx(1, abs=1e-9)
+    assert found.gap == pytest.approx(0, abs=1e-9)
 
 
 def test_k_means_finds_separate_clusters_and_keeps_empty_ones() -> None:
@@ -45,8 +57,27 @@ def test_refining_ends_at_the_rotation_between_clouds_that_share_no_row() -> Non
     assert np.abs(weight @ weight.T - np.eye(24)).max() < 1e-5
 
 
-def test_nearest_are_those_of_a_full_sort() -> None:
+def test_a_cross_moment_of_few_directions_keeps_the_others() -> None:
+    draw = np.random.default_rng(4)
+    weight = polar(draw.standard_normal((12, 12)))
+    one = unit(draw.standard_normal((1, 12)))
+    kept = towards(one.T @ (one @ weight), weight)
+    assert np.abs(kept - weight).max() < 1e-5
+
+
+@pytest.mark.parametrize("k", [1, 7, 90])
+def test_means_are_those_of_a_full_sort(k) -> None:
     draw = np.random.default_rng(3)
     queries, index = (draw.standard_normal((n, 6)).astype(np.float32) for n in (700, 90))
-    full = np.argsort(-(queries @ index.T), axis=1)[:, :7]
-    assert (np.sort(nearest(queries, index, 7), axis=1) == np.sort(full, axis=1)).all()
+    full = np.argsort(-(queries @ index.T), axis=1)[:, :k]
+    expected = index[full].mean(1)
+    np.testing.assert_allclose(near_mean(queries, index, k, index), expected, atol=1e-5)
+
+
+def test_a_probe_finds_about_as_many() -> None:
+    draw = np.random.default_rng(5)
+    queries, index = (unit(draw.standard_normal((n, 6))) for n in (200, 4000))
+    exact = index[np.argsort(-(queries @ index.T), axis=1)[:, :80]].mean(1)
+    found = near_mean(queries, index, 80, index)
+    assert (unit(found) * unit(exact)).sum(1).min() > 0.9
+    assert (unit(found) * unit(exact)).sum(1).mean() > 0.99

@@ -27,7 +27,7 @@ def server(tmp_path_factory):
             failure = error
             _stop(folder)
     else:
-        pytest.skip(f"PostgreSQL does not start here: {failure}")
+        pytest.fail(f"pgserver is installed and PostgreSQL does not start: {failure}")
     yield held, uri
     with contextlib.suppress(Exception):
         held.cleanup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -16,13 +17,14 @@ from gramian.errors import GramianError
 Array = NDArray[np.float64]
 
 
-class Recommender(BaseEstimator):  # type: ignore[misc]
+class Recommender(BaseEstimator, ABC):  # type: ignore[misc]
     """What every recommender does once it scores items; ``X`` is users x items, sparse."""
 
     n_features_in_: int
 
+    @abstractmethod
     def _scores(self, matrix: Any) -> Array:
-        raise NotImplementedError
+        """Scores (users, items)."""
 
     def scores(self, X: Any) -> Array:
         """Scores of all items (users, items), seen or not; dense."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gramian.bridge.paired.carrying import mapped
+from gramian.bridge.mapped_rows import mapped
 from gramian.bridge.paired.families import Fitting, Setting
 from gramian.bridge.paired.finding import Finding, Targets
 from gramian.bridge.paired.held import HeldRows

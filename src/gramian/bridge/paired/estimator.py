@@ -7,23 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from gramian.bridge.map_estimator import MapEstimator, targets_of
 from gramian.bridge.paired.assignment import check_ids
-from gramian.bridge.paired.carrying import carried
 from gramian.bridge.paired.families import Asked
 from gramian.bridge.paired.fitted import Fitted
 from gramian.bridge.paired.fold_moments import folds_of_moments
-from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of, weights_of
+from gramian.bridge.paired.incoming import pairs_of, weights_of
 from gramian.bridge.paired.stream import PairStream
 from gramian.bridge.paired.trimming import find_suspects
-from gramian.bridge.rows import as_matrix, check_finite
+from gramian.bridge.rows import check_finite
 from gramian.errors import GramianError
 from gramian.moments import FOLDS, JointMoments, Shares
 
 
-class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Bridge(Fitted, MapEstimator):
     """Map from the vectors of one model to those of another, fitted on pairs.
 
     Pairs are dealt to the folds ``train``, ``select`` and ``report`` by a hash of their id (of the
@@ -193,35 +192,6 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._solved()
         return self
 
-    def transform(self, X: Any) -> NDArray[Any]:
-        """Map rows (n, dx) to (n, dy): float64 stays, everything else becomes float32.
-
-        Raises
-        ------
-        GramianError : another width, or NaN or infinity in a row.
-        """
-        check_is_fitted(self)
-        x = sources_of(self, X, reset=False)
-        check_finite(x, "X")
-        result = carried(self.map_, x)
-        if self.normalise:
-            norms = np.linalg.norm(result, axis=1, keepdims=True)
-            result /= np.where(norms > 0, norms, 1)
-        return result
-
-    def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Rows (n, dy) back to (n, dx) by the pseudo-inverse: least norm, least squares.
-
-        What the map took away does not come back, nor does a length that was normalised.
-
-        Raises
-        ------
-        GramianError : another width, or NaN or infinity in a row.
-        """
-        check_is_fitted(self)
-        y = as_matrix(X, "Y", width=self._n_features_out)
-        return carried(self.map_.pinv(), y)
-
     def score(self, X: Any, y: Any) -> float:
         """R2 of mapped rows against their partners, all coordinates together (1 at best)."""
         check_is_fitted(self)
@@ -243,13 +213,6 @@ class Bridge(Fitted, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         asked = Asked(self.method, self.lam, self.rank, self.delta)
         asked.check(full=self.target_moments == "full", intercept=self.intercept)
         return asked
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        tags.transformer_tags.preserves_dtype = ["float32", "float64"]
-        return tags
 
     def new_stream(self, x: NDArray[Any], y: NDArray[Any]) -> PairStream:
         """A stream for pairs like these, without any."""

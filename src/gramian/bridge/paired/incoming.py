@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
-from gramian.bridge.rows import as_matrix
+from gramian.bridge.map_estimator import sources_of, targets_of
 from gramian.errors import GramianError
 
 
@@ -37,31 +36,6 @@ def pairs_of(
     return x, y
 
 
-def sources_of(estimator: Any, X: Any, *, reset: bool) -> NDArray[Any]:
-    """Rows of X as an array; widths and feature names are scikit-learn's to check."""
-    package = type(X).__module__.partition(".")[0]
-    vectors = package == "pandas" and (X.ndim == 1 or X.shape[1] == 1)
-    if package in ("torch", "pyarrow", "polars") or vectors:
-        X = as_matrix(X, "X", finite=False)
-    checked: NDArray[Any] = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype=[np.float64, np.float32, np.float16],
-        ensure_all_finite=False,
-        ensure_min_samples=1,
-    )
-    return checked
-
-
-def targets_of(Y: Any) -> NDArray[Any]:
-    """Rows of Y as an array; one number per pair is a target of width 1."""
-    y = as_matrix(_tall(Y), "Y", finite=False)
-    if y.shape[1] == 0:
-        raise GramianError("Y has no columns; expected vectors")
-    return y
-
-
 def weights_of(weight: Any, count: int) -> NDArray[np.float64]:
     """One finite number above zero for each of ``count`` pairs."""
     found = np.asarray(weight, np.float64)
@@ -70,11 +44,3 @@ def weights_of(weight: Any, count: int) -> NDArray[np.float64]:
             f"sample_weight has shape {found.shape}, expected {count} finite numbers above 0"
         )
     return found
-
-
-def _tall(Y: Any) -> Any:
-    if isinstance(Y, np.ndarray | list | tuple) or hasattr(Y, "__array__"):
-        array = np.asarray(Y) if not hasattr(Y, "detach") else Y
-        if array.ndim == 1 and (array.dtype != object or not len(array) or not np.ndim(array[0])):
-            return array.reshape(-1, 1)
-    return Y

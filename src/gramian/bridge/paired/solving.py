@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gramian.bridge.paired.carrying import mapped
+from gramian.bridge.mapped_rows import mapped
 from gramian.bridge.paired.choosing import Candidate, choose
 from gramian.bridge.paired.families import Asked, Setting, fit_setting, settings_of
 from gramian.bridge.paired.finding import Finding, Targets

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gramian.bridge.mapped_rows import mapped
 from gramian.bridge.paired.assignment import Keys
-from gramian.bridge.paired.carrying import mapped
 from gramian.bridge.paired.families import Fitting, Setting
 from gramian.bridge.paired.fold_moments import plain
 from gramian.bridge.paired.stream import PAIR, PRODUCT, PairStream

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from gramian.bridge.paired.carrying import carried
+from gramian.bridge.mapped_rows import carried
 from gramian.bridge.rows import as_matrix
 from gramian.bridge.spaces.tables import KeyedTable, as_tables, union_of
 from gramian.errors import GramianError

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from gramian.bridge.paired.carrying import carried
-from gramian.bridge.paired.incoming import pairs_of, sources_of, targets_of
+from gramian.bridge.map_estimator import sources_of, targets_of
+from gramian.bridge.mapped_rows import carried
+from gramian.bridge.paired.incoming import pairs_of
 from gramian.bridge.rows import as_matrix, check_finite
 from gramian.errors import GramianError
 from gramian.moments import JointMoments

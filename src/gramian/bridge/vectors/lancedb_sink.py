@@ -11,7 +11,13 @@ from gramian.bridge.vectors.address import Address, same_table
 from gramian.bridge.vectors.asking import asked
 from gramian.bridge.vectors.columns import stamp_of, stamped
 from gramian.bridge.vectors.lancedb_store import ERRORS, STATE, among, connect, tables
-from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch, VectorSource
+from gramian.bridge.vectors.protocol import (
+    Limits,
+    Stamp,
+    VectorBatch,
+    VectorSource,
+    check_next,
+)
 from gramian.errors import GramianError
 
 MERGED = 1 << 28
@@ -146,14 +152,7 @@ class LanceSink:
         """Append rows, all or none."""
         import pyarrow as pa
 
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
-        if batch.vectors.shape[1:] != (self.dim,):
-            raise GramianError(
-                f"{self.address}: vectors of shape {batch.vectors.shape}, expected (n, {self.dim})"
-            )
+        check_next(self.address, batch, self.done, self.dim)
         flat = pa.array(np.ascontiguousarray(batch.vectors, dtype=self.dtype).reshape(-1))
         vectors = pa.FixedSizeListArray.from_arrays(flat, self.dim)
         if self._beside is not None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch
+from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch, check_next
 from gramian.errors import GramianError, refuse_existing
 
 DTYPES = ("float32", "float16")
 PLAN = "plan.json"
 
 
-class FileSink:
+class FileSink(ABC):
     """What the sinks of all kinds of files share: a part that is appended to, and its journal.
 
     The rows lie in ``OUT.partial/``; ``plan.json`` there says what they are to become, so that
@@ -89,14 +90,7 @@ class FileSink:
 
     def write(self, batch: VectorBatch) -> None:
         """Append rows."""
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
-        if batch.vectors.shape[1:] != (self.dim,):
-            raise GramianError(
-                f"{self.address}: vectors of shape {batch.vectors.shape}, expected (n, {self.dim})"
-            )
+        check_next(self.address, batch, self.done, self.dim)
         if self._torn:
             raise GramianError(f"{self.address}: a batch was torn; open the place again to go on")
         self._check(batch)
@@ -112,17 +106,20 @@ class FileSink:
         self._complete(stamp)
         remove(self.folder)
 
+    @abstractmethod
     def _cut(self, rows: int) -> int:
-        raise NotImplementedError
+        """Cut the content after some rows; how many there are then."""
 
     def _check(self, batch: VectorBatch) -> None:
         """Refuse what this kind of file cannot hold, before anything is written."""
 
+    @abstractmethod
     def _append(self, batch: VectorBatch) -> None:
-        raise NotImplementedError
+        """Add rows to the content."""
 
+    @abstractmethod
     def _complete(self, stamp: Stamp) -> None:
-        raise NotImplementedError
+        """Give the content its name."""
 
     def _beside(self, stamp: Stamp) -> None:
         """The stamp in a small file of its own."""

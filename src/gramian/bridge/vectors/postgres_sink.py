@@ -19,7 +19,14 @@ from gramian.bridge.vectors.postgres_server import (
     said,
     shown,
 )
-from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch, VectorSource
+from gramian.bridge.vectors.postgres_rows import append, fill
+from gramian.bridge.vectors.protocol import (
+    Limits,
+    Stamp,
+    VectorBatch,
+    VectorSource,
+    check_next,
+)
 from gramian.errors import GramianError
 
 DONE = "done"
@@ -221,59 +228,26 @@ class PostgresSink:
 
     def write(self, batch: VectorBatch) -> None:
         """Add rows, or fill the column in rows, all or none."""
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
-        fill = self._fill if self._column_only else self._append
+        check_next(self.address, batch, self.done, self.dim)
 
         def run() -> None:
             with self._connection.transaction():
-                fill(batch)
+                if self._column_only:
+                    self._fill(batch)
+                else:
+                    append(self._connection, self._sql, self._kind, batch)
 
         ask(self.address, run)
         self.done += len(batch)
 
-    def _append(self, batch: VectorBatch) -> None:
-        query = self._sql("COPY {table} (id, text, {column}) FROM STDIN WITH (FORMAT BINARY)")
-        texts: Sequence[str | None] = batch.texts or [None] * len(batch)
-        with self._connection.cursor() as cursor, cursor.copy(query) as copy:
-            copy.set_types(["text", "text", self._kind])
-            for id, text, vector in zip(batch.ids, texts, self._vectors(batch), strict=True):
-                copy.write_row((id, text, vector))
-
     def _fill(self, batch: VectorBatch) -> None:
-        self._connection.execute(
-            self._sql(
-                "CREATE TEMPORARY TABLE gramian_batch (id text PRIMARY KEY, "
-                f"v {self._kind}({int(self.dim)})) ON COMMIT DROP"
-            )
-        )
-        query = "COPY gramian_batch (id, v) FROM STDIN WITH (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(query) as copy:
-            copy.set_types(["text", self._kind])
-            for id, vector in zip(batch.ids, self._vectors(batch), strict=True):
-                copy.write_row((id, vector))
-        self._connection.execute("ANALYZE gramian_batch")
-        # the type comes from the catalogue of the server, quoted where it has to be
-        changed = self._connection.execute(
-            self._sql(
-                "UPDATE {table} AS t SET {column} = b.v FROM gramian_batch AS b "
-                f"WHERE t.{{key}} = b.id::{self._key_kind}"
-            )
-        ).rowcount
+        changed = fill(self._connection, self._sql, self._kind, self._key_kind, batch)
         if changed != len(batch):
             raise GramianError(
                 f"{self.address}: {changed} rows of the table have the {len(batch)} ids from row "
                 f"{batch.start} on; a new column needs one row for every id"
             )
         self._note_done(self.done + len(batch))
-
-    def _vectors(self, batch: VectorBatch) -> list[Any]:
-        from pgvector import HalfVector, Vector
-
-        kind: Any = HalfVector if self._kind == "halfvec" else Vector
-        return [kind(vector) for vector in batch.vectors]
 
     def finish(self, stamp: Stamp) -> None:
         """Mark the table or column as complete, and stamp the column."""

@@ -116,6 +116,21 @@ class VectorSink(Protocol):
         ...
 
 
+def check_next(address: str, batch: VectorBatch, done: int, dim: int) -> None:
+    """Refuse a batch that is not what a sink with ``done`` rows of ``dim`` numbers expects.
+
+    Raises
+    ------
+    GramianError : rows from elsewhere, or another width.
+    """
+    if batch.start != done:
+        raise GramianError(f"{address}: rows from {batch.start} on, expected from {done} on")
+    if batch.vectors.shape[1:] != (dim,):
+        raise GramianError(
+            f"{address}: vectors of shape {batch.vectors.shape}, expected (n, {dim})"
+        )
+
+
 def take_by_scan(source: VectorSource, ids: Sequence[str]) -> VectorBatch:
     """The rows of these ids, from one pass over a source that has no index of them.
 

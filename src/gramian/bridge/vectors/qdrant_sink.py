@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gramian.bridge.vectors.address import Address
-from gramian.bridge.vectors.protocol import Limits, Stamp, VectorBatch, VectorSource
+from gramian.bridge.vectors.protocol import (
+    Limits,
+    Stamp,
+    VectorBatch,
+    VectorSource,
+    check_next,
+)
 from gramian.bridge.vectors.qdrant_store import (
     ID,
     MARK,
@@ -128,10 +134,7 @@ class QdrantSink:
 
     def write(self, batch: VectorBatch) -> None:
         """Add points."""
-        if batch.start != self.done:
-            raise GramianError(
-                f"{self.address}: rows from {batch.start} on, expected from {self.done} on"
-            )
+        check_next(self.address, batch, self.done, self.dim)
         if not self._exists:
             params = self._params()
             ask(self.address, lambda: self._client.create_collection(self._name, params))

@@ -19,7 +19,7 @@ from gramian.cli.options import (
     errors,
     print_json,
 )
-from gramian.errors import refuse_existing
+from gramian.errors import GramianError, refuse_existing
 
 EXAMPLE = """
 Examples:
@@ -36,6 +36,8 @@ Examples:
 
     gramian bridge fit pairs.jsonl bundled:minilm --query-pairs queries.txt -o bridge/
 
+    gramian bridge fit old.npy new.npy --unpaired -o bridge/
+
 OLD and NEW are vectors (x.npy, x.npz#name, x.parquet#column, x.jsonl#field, lancedb:FOLDER/TABLE,
 qdrant:FOLDER/COLLECTION, faiss:FILE, postgresql://…) or models (bundled:minilm, a folder, a Hugging
 Face id, openai:MODEL@URL), which embed --texts or the texts that the other side carries. Rows
@@ -47,6 +49,8 @@ is written to it; --direction old_to_new goes the other way.
 Queries are not documents: they are shorter and often have a prompt of their own. --query-pairs FILE
 fits on them beside the documents, and chooses and reports on them alone; it holds texts, which both
 models embed with --old-query-prefix and --new-query-prefix, or JSON lines with id, old and new.
+
+--unpaired matches two sets of vectors of different texts, if they are of the same kind.
 """
 
 
@@ -73,7 +77,9 @@ def fit(
     delta: Annotated[
         float | None, typer.Option(help="Of relaxed: how far from a rotation.")
     ] = None,
-    pairs: Annotated[int | None, typer.Option(help="Use no more pairs than this.")] = None,
+    pairs: Annotated[
+        int | None, typer.Option(help="Use no more pairs (with --unpaired: rows) than this.")
+    ] = None,
     query_pairs: Annotated[
         Path | None, typer.Option(help="Queries: texts, or .jsonl with fields id, old, new.")
     ] = None,
@@ -85,6 +91,9 @@ def fit(
     ] = False,
     curve: Annotated[
         bool, typer.Option("--curve", help="Also fit on fewer pairs: how many are enough?")
+    ] = False,
+    unpaired: Annotated[
+        bool, typer.Option("--unpaired", help="The two sides are of different texts.")
     ] = False,
     old_model: Annotated[
         str | None, typer.Option(help="Model of OLD, where its vectors do not say.")
@@ -124,6 +133,19 @@ def fit(
     for path in (output, plot):
         if path is not None:
             refuse_existing(path, force=force)
+    paired_only = {
+        "--method": method != "auto",
+        "--lam": lam is not None,
+        "--rank": rank is not None,
+        "--delta": delta is not None,
+        "--query-pairs": query_pairs is not None,
+        "--index": index is not None,
+        "--trim": trim,
+        "--curve": curve,
+    }
+    given = [name for name, is_given in paired_only.items() if is_given]
+    if unpaired and given:
+        raise GramianError(f"--unpaired knows no pairs, which {', '.join(given)} is for; leave out")
     answers = cache or output.with_name(f".{output.name}.answers")
     opened = Opened(id_field=id_field, device=device, dtype=dtype, cache=answers)
     names = (
@@ -134,34 +156,49 @@ def fit(
     sides = (opened.source(names[0], found), opened.source(names[1], found))
     known = (names[0].known, names[1].known)
     with bar("fitting") as advance:
-        asked = None
-        if query_pairs is not None:
-            asked = (
-                opened.queries(query_pairs, names[0], sides[0]),
-                opened.queries(query_pairs, names[1], sides[1]),
+        if unpaired:
+            from gramian.bridge.clouds import build_unpaired
+            from gramian.bridge.unpaired import UnpairedBridge
+
+            matcher = UnpairedBridge(random_state=seed)
+            if pairs is not None:
+                matcher.set_params(pool_rows=pairs)
+            built = build_unpaired(
+                *sides,
+                direction=direction,
+                estimator=matcher,
+                known=known,
+                progress=advance,
             )
-        # Full moments of the target tell a wrong direction and a drift of the old side.
-        estimator = Bridge(
-            method,
-            lam=lam,
-            rank=rank,
-            delta=delta,
-            trim=trim,
-            target_moments="full",
-            random_state=seed,
-        )
-        built = build(
-            *sides,
-            direction=direction,
-            estimator=estimator,
-            limit=pairs,
-            queries=asked,
-            index=None if index is None else opened.source(Side("old", index), None),
-            known=known,
-            curve=curve,
-            keep_moments=moments,
-            progress=advance,
-        )
+        else:
+            asked = None
+            if query_pairs is not None:
+                asked = (
+                    opened.queries(query_pairs, names[0], sides[0]),
+                    opened.queries(query_pairs, names[1], sides[1]),
+                )
+            # Full moments of the target tell a wrong direction and a drift of the old side.
+            estimator = Bridge(
+                method,
+                lam=lam,
+                rank=rank,
+                delta=delta,
+                trim=trim,
+                target_moments="full",
+                random_state=seed,
+            )
+            built = build(
+                *sides,
+                direction=direction,
+                estimator=estimator,
+                limit=pairs,
+                queries=asked,
+                index=None if index is None else opened.source(Side("old", index), None),
+                known=known,
+                curve=curve,
+                keep_moments=moments,
+                progress=advance,
+            )
     document = built.to_json()
     built.bridge.save(output, force=force)
     if cache is None and answers.is_dir():

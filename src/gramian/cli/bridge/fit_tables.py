@@ -12,6 +12,9 @@ from gramian.cli.options import console
 
 def print_fit(document: dict[str, Any], output: Path) -> None:
     """The figures of a fit and the tables of what was tried."""
+    if document["method"] == "unpaired":
+        _print_unpaired(document, output)
+        return
     console.print(
         f"[bold]{output}[/]: {document['method']}, {document['dim_from']} -> "
         f"{document['dim_to']}, {document['direction']}, {document['pairs']:,} pairs",
@@ -48,6 +51,16 @@ def best_of_family(candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if (candidate.get("score") or 0) > (held.get("score") or 0):
             best[candidate["method"]] = candidate
     return list(best.values())
+
+
+def _print_unpaired(document: dict[str, Any], output: Path) -> None:
+    rows = document["rows"]
+    console.print(
+        f"[bold]{output}[/]: unpaired, {document['dim_from']} -> {document['dim_to']}, "
+        f"{document['direction']}, {rows['source']:,} and {rows['target']:,} rows; confidence "
+        f"{document['confidence']:.2f} of 1",
+        soft_wrap=True,
+    )
 
 
 def _table(title: str, records: list[dict[str, Any]]) -> Table:

@@ -15,6 +15,8 @@ def bridge_fit_section(
 ) -> Section:
     """Figures and tables of the document of ``gramian bridge fit``."""
     between = f"{document['dim_from']} to {document['dim_to']} dimensions, {document['direction']}"
+    if document["method"] == "unpaired":
+        return _unpaired(document, between, command=command, anchor=anchor)
     figures, tables = [], [_figures(document)]
     tried = document["candidates"]
     if len(tried) > 1 and all("mrr" in candidate for candidate in tried):
@@ -34,6 +36,18 @@ def bridge_fit_section(
         command,
         document["warnings"],
     )
+
+
+def _unpaired(document: Mapping[str, Any], between: str, *, command: str, anchor: str) -> Section:
+    rows, evidence = document["rows"], document["evidence"]
+    intro = (
+        f"{between}, from {rows['source']:,} and {rows['target']:,} rows of different texts.",
+        f"Confidence {document['confidence']:.2f} of 1.",
+    )
+    figures = tuple((name, value) for name, value in evidence.items() if name != "rival")
+    table = Table("Evidence", ("figure", "value"), figures)
+    title = "Bridge without pairs"
+    return Section(title, anchor, intro, (), (table,), command, document["warnings"])
 
 
 def _figures(document: Mapping[str, Any]) -> Table:

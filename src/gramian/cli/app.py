@@ -11,12 +11,14 @@ from gramian.cli.add import add
 from gramian.cli.bridge import bridge
 from gramian.cli.collect import collect
 from gramian.cli.compare import compare
+from gramian.cli.compress import compress
 from gramian.cli.evaluate import evaluate
 from gramian.cli.info import info
 from gramian.cli.inspect import inspect
 from gramian.cli.lens import lens
 from gramian.cli.methods import methods
 from gramian.cli.report import report
+from gramian.cli.resize import resize
 from gramian.errors import GramianError
 
 app = typer.Typer(
@@ -29,6 +31,8 @@ app = typer.Typer(
 for command in (collect, lens, inspect, compare, add, info, evaluate, report, methods):
     app.command(short_help=(command.__doc__ or "").partition("\n")[0])(command)
 app.add_typer(bridge, name="bridge")
+app.add_typer(compress, name="compress")
+app.add_typer(resize, name="resize")
 
 
 def main() -> None:

@@ -129,19 +129,7 @@ def solve(
 
 def check(checkpoint: Checkpoint, moments: MomentSet, *, submodules: bool = False) -> None:
     """Refuse moments of other weights, or moments without what the lens reads."""
-    if moments.recipe.weights != checkpoint.digest:
-        raise GramianError(
-            f"these moments are of {moments.recipe.model} (weights {moments.recipe.weights[:12]}), "
-            f"not of {checkpoint.name} (weights {checkpoint.digest[:12]}); collect them on this "
-            "model"
-        )
-    missing = needs(checkpoint, submodules=submodules).missing(moments, checkpoint.blueprint)
-    if missing.items:
-        first = next(iter(missing))
-        raise GramianError(
-            f"these moments lack {len(missing.items)} of the pairs that the lens reads, such as "
-            f"{first.site} with {first.partner}; collect with --for lens"
-        )
+    needs(checkpoint, submodules=submodules).require(checkpoint, moments, "lens")
 
 
 def _plus_identity(map_: LinearMap) -> LinearMap:

@@ -145,6 +145,31 @@ class Needs:
         return Needs.of(need for need in self.resolved(blueprint) if not served(need))
 
 
+    def require(self, checkpoint: Checkpoint, moments: MomentSet, purpose: str) -> None:
+        """Refuse moments of other weights, or without what these needs ask for.
+
+        purpose : the word after ``--for`` that collects it.
+
+        Raises
+        ------
+        GramianError : as said.
+        """
+        if moments.recipe.weights != checkpoint.digest:
+            raise GramianError(
+                f"these moments are of {moments.recipe.model} (weights "
+                f"{moments.recipe.weights[:12]}), not of {checkpoint.name} (weights "
+                f"{checkpoint.digest[:12]}); collect them on this model"
+            )
+        missing = self.missing(moments, checkpoint.blueprint)
+        if missing.items:
+            first = next(iter(missing))
+            place = first.site if first.partner is None else f"{first.site} with {first.partner}"
+            raise GramianError(
+                f"these moments lack {len(missing.items)} of the places that are read, such as "
+                f"{place}; collect with --for {purpose}"
+            )
+
+
 def rank(checkpoint: Checkpoint) -> Needs:
     """The second moments that low-rank and width methods read, one full scatter for every matrix.
 

@@ -48,7 +48,11 @@ class Plan:
         count = "1 move" if len(self.moves) == 1 else f"{len(self.moves)} moves"
         lines = [f"Plan for {self.model} ({count}; nothing is changed yet)"]
         lines += [f"  {i + 1}. {move.describe()}" for i, move in enumerate(self.moves)]
-        lines += [f"  {key}: {value}" for key, value in self.evidence.items()]
+        lines += [
+            f"  {key}: {value}"
+            for key, value in self.evidence.items()
+            if not isinstance(value, (list, tuple, dict))
+        ]
         return "\n".join(lines)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:

@@ -29,8 +29,13 @@ def narrowed_config(draft: Draft, width: int) -> dict[str, Any]:
         )
     values: dict[str, Any] = {"hidden_size": width}
     heads = getattr(config, "num_attention_heads", None)
-    fixed = isinstance(getattr(type(config), "head_dim", None), property)
-    if heads and not fixed:
+    if isinstance(getattr(type(config), "head_dim", None), property):
+        raise GramianError(
+            f"the stream of a {plan.model_type} network cannot be narrowed in an ordinary "
+            "checkpoint: its configuration has no entry for the size of a head, so that its "
+            "architecture ties the width of attention to that of the stream"
+        )
+    if heads:
         explicit = getattr(config, "head_dim", None)
         values["head_dim"] = int(explicit or plan.width // heads)
     reason = refusal(config, values)

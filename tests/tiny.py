@@ -33,6 +33,7 @@ FAMILIES = (
     "qwen2",
     "qwen3",
     "qwen3_moe",
+    "gemma",
     "gemma2",
     "gemma3_text",
     "olmo2",
@@ -81,6 +82,8 @@ def config(family: str, **changes: Any) -> Any:
                 mlp_only_layers=[1],
                 **shape,
             )
+        case "gemma":
+            return transformers.GemmaConfig(head_dim=8, **shape)
         case "gemma2":
             return transformers.Gemma2Config(
                 head_dim=8, sliding_window=16, final_logit_softcapping=3.0, **shape

@@ -24,6 +24,7 @@ CLAIMS = {
     "qwen3": PRE_NORM,
     "qwen3_moe": PRE_NORM,
     "gpt_oss": PRE_NORM,
+    "gemma": PRE_NORM,
     "phi3": PRE_NORM,
     # Every norm subtracts the mean.
     "phi": PRE_NORM | {"centre"},

@@ -41,21 +41,44 @@ def needs_for(checkpoint: Checkpoint, purpose: str) -> Needs:
     GramianError : an unknown job.
     """
     from gramian import compare, inspect, lens
-    from gramian.networks.needs import linears, rank
+    from gramian.compress import depth, heads, kv, mlp, rank, resize, slicing
+    from gramian.networks.needs import linears
 
     jobs: dict[str, Callable[[Checkpoint], Needs]] = {
         "lens": lens.needs,
         "inspect": inspect.needs,
         "compare": compare.needs,
         "linears": linears,
-        "rank": rank,
+        "rank": rank.needs,
+        "depth": depth.needs,
+        "heads": heads.needs,
+        "kv": kv.needs,
+        "mlp": mlp.needs,
+        "resize": resize.needs,
+        "slice": slicing.needs,
     }
     needs = Needs.of(())
-    for name in purpose.split(","):
-        if name.strip() not in jobs:
-            raise GramianError(f"--for {name.strip()!r}: expected one of {', '.join(jobs)}")
-        needs = needs + jobs[name.strip()](checkpoint)
+    for part in purpose.split(","):
+        name, colon, longest = part.strip().partition(":")
+        if name not in jobs:
+            raise GramianError(f"--for {name!r}: expected one of {', '.join(jobs)}")
+        if colon:
+            needs = needs + _up_to(checkpoint, name, longest)
+        else:
+            needs = needs + jobs[name](checkpoint)
     return needs
+
+
+def _up_to(checkpoint: Checkpoint, name: str, longest: str) -> Needs:
+    """Read ``depth:8`` or ``depth:all``: cuts of up to so many blocks."""
+    from gramian.compress import depth
+
+    most = checkpoint.blueprint.depth - 1
+    if name != "depth" or not (longest == "all" or longest.isdecimal()):
+        raise GramianError(
+            f"--for {name}:{longest}: expected depth:N or depth:all, for cuts of up to N blocks"
+        )
+    return depth.needs(checkpoint, max_remove=most if longest == "all" else int(longest))
 
 
 def joint_needs(a: Checkpoint, b: Checkpoint, purpose: str, *, inside: bool) -> PairedNeeds:

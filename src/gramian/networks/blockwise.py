@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gramian.data import Batch, Packing
+from gramian.networks.between import between
 from gramian.networks.blocks import Blocks
 from gramian.networks.capture import row_norms
 from gramian.networks.carry import Carry, layer_of
@@ -21,6 +22,7 @@ from gramian.networks.needs import Needs
 from gramian.networks.passes import Passes
 from gramian.networks.rows import sink_rows
 from gramian.networks.run import Run
+from gramian.networks.sites import BETWEEN, parse
 from gramian.networks.spool import Spool
 
 TOKENS = "tokens"
@@ -136,6 +138,9 @@ class LayerByLayer:
         sinks = sink_rows(batch.mask, norms, sums.recipe.rows, self.blueprint)
         rows = {site: self.spool.read(site, index) for site in sums.orders if site in self.spool}
         rows |= self.norms(sums.orders, rows, index, batch)
+        if made := compared(sums.orders):
+            pairs = between([self.spool.read(site, index) for site in self.residual])
+            rows |= {site: pairs[parse(site).kind] for site in made}
         missing = [site for site in sums.orders if site not in rows]
         for layer in sorted({layer_of(self.blueprint, site) or 0 for site in missing}):
             sites = [site for site in missing if layer_of(self.blueprint, site) == layer]
@@ -170,9 +175,16 @@ class LayerByLayer:
             if site not in self.spool and site not in self.derived
         }
         wanted |= {self.residual[layer] for layer in again if layer is not None and layer >= 0}
+        if compared(wanted):
+            wanted |= set(self.residual)
         for site in self.spool.columns:
             if site != TOKENS and not site.startswith("norm ") and site not in wanted:
                 self.spool.drop(site)
+
+
+def compared(sites: Iterable[str]) -> list[str]:
+    """The sites that are made of the stream at all depths."""
+    return [site for site in sites if parse(site).kind in BETWEEN]
 
 
 def layer_by_layer(

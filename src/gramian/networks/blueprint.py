@@ -18,7 +18,7 @@ from gramian.networks.parts import (
     Tower,
     Writer,
 )
-from gramian.networks.sites import Site, parse
+from gramian.networks.sites import BETWEEN, Site, parse
 
 __all__ = [
     "Blueprint",
@@ -157,12 +157,20 @@ class Blueprint:
             return self._layer_tap(tower, site, name)
         if site.kind == "embed":
             return Tap(tower.embed, "output", tower.width)
+        if site.kind in BETWEEN:
+            raise GramianError(
+                f"site {name!r} is made of the residual stream at all depths; no module has it"
+            )
         if tower.final_norm is None or tower.pooled:
             return Tap(tower.layers[-1].path, "output", tower.width)
         return Tap(tower.final_norm.path, "input", tower.width)
 
     def site_width(self, name: str) -> int:
         """Number of features at a site."""
+        site = parse(self.canonical(name))
+        if site.kind in BETWEEN:
+            depths = self.tower(site.tower).depth + 1
+            return depths * (depths - 1) // 2
         return self.tap(name).width
 
     def residual_sites(self, tower: str = "") -> tuple[str, ...]:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from gramian.errors import GramianError
+from gramian.networks.between import between
 from gramian.networks.blueprint import Blueprint, Tap
 from gramian.networks.offloaded import input_device
-from gramian.networks.sites import parse
+from gramian.networks.sites import BETWEEN, parse
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,12 @@ def capture(
         alone for a network that needs more, logits of a network without a head.
     """
     names = [blueprint.canonical(site) for site in sites]
+    made = {name: parse(name) for name in names if parse(name).kind in BETWEEN}
+    compared = {site.tower: blueprint.residual_sites(site.tower) for site in made.values()}
     residual = blueprint.residual_sites() if norms else ()
-    taps = {name: blueprint.tap(name) for name in (*names, *residual)}
+    seen_at = [name for name in names if name not in made]
+    every = (*seen_at, *residual, *(site for stream in compared.values() for site in stream))
+    taps = {name: blueprint.tap(name) for name in every}
     if logits and blueprint.head is None:
         raise GramianError(f"a {blueprint.model_type} network has no head to make logits")
     device = input_device(model)
@@ -136,7 +141,10 @@ def capture(
             f"the sites {', '.join(unseen[:4])} were not reached by a forward pass with "
             f"{', '.join(arguments)}; give the inputs of that part of the model too"
         )
-    rows = {name: seen[name].reshape(batch, -1, taps[name].width) for name in names}
+    rows = {name: seen[name].reshape(batch, -1, taps[name].width) for name in seen_at}
+    for tower, stream in compared.items():
+        pairs = between([seen[site].reshape(batch, -1, taps[site].width) for site in stream])
+        rows |= {name: pairs[s.kind] for name, s in made.items() if s.tower == tower}
     if logits:
         rows["logits"] = output.logits
     stacked = None

@@ -12,6 +12,7 @@ from gramian.networks.blueprint import Blueprint
 from gramian.networks.checkpoint import Checkpoint
 from gramian.networks.derived import derived_sites
 from gramian.networks.needs import Need
+from gramian.networks.sites import BETWEEN, parse
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def carries(
     The rows of every wanted site where the disk holds them; else the residual stream alone.
     """
     blueprint = checkpoint.blueprint
-    sites = sorted({site for need in needs for site in (need.site, need.partner) if site})
+    named = sorted({site for need in needs for site in (need.site, need.partner) if site})
+    sites = [site for site in named if parse(site).kind not in BETWEEN]
     residual = blueprint.residual_sites()
     if len(blueprint.towers) > 1 or any(blueprint.tap(site).scale != 1.0 for site in residual):
         return None, f"the layers of a {blueprint.model_type} network do not run one by one"

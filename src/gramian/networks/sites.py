@@ -34,6 +34,10 @@ GLOBAL = ("embed", "final")
 """``embed``: output of the token embedding (or of what a tower has in its place); ``final``:
 input of the final norm, or the output of the last layer where there is none."""
 
+BETWEEN = ("cosines", "distances")
+"""Of the residual stream at every two depths: the cosine of its rows, and their squared distance.
+A row has one number for every two depths; see :func:`gramian.networks.between.between`."""
+
 # TransformerLens hook names, accepted as aliases.
 _HOOKS = {
     "hook_resid_pre": "resid_pre",
@@ -47,7 +51,7 @@ _HOOKS = {
     "attn.hook_z": "z",
     "mlp.hook_post": "mlp_mid",
 }
-_GLOBAL = re.compile(r"(?:([a-z]\w*)\.)?(embed|final)")
+_GLOBAL = re.compile(r"(?:([a-z]\w*)\.)?(embed|final|cosines|distances)")
 _LAYER = re.compile(r"(?:([a-z]\w*)\.)?(\d{1,6})\.(\w+)")
 _HOOK = re.compile(r"blocks\.(\d{1,6})\.([\w.]+)")
 
@@ -77,7 +81,8 @@ def parse(name: str) -> Site:
     if (match := _LAYER.fullmatch(name)) and match[1] != "blocks":
         return Site(int(match[2]), match[3], match[1] or "")
     raise GramianError(
-        f"unknown site {name!r}; expected 'embed', 'final', '<layer>.<site>' with site one of "
+        f"unknown site {name!r}; expected one of {', '.join((*GLOBAL, *BETWEEN))}, "
+        f"'<layer>.<site>' with site one of "
         f"{', '.join(KINDS)}, with '<tower>.' in front where a network has several, or a "
         "TransformerLens hook name such as 'blocks.0.hook_resid_pre'"
     )

@@ -1,6 +1,8 @@
 """From moments to maps: pure functions in float64 that return a map and the evidence for it."""
 
 from gramian.solvers.binding import binding
+from gramian.solvers.blast import blast
+from gramian.solvers.blocks_plus_low_rank import blocks_plus_low_rank
 from gramian.solvers.canonical import canonical, canonical_coordinates
 from gramian.solvers.compatible import CompatibleHead, backward_map, compatible_head
 from gramian.solvers.completion import Completion, complete
@@ -17,6 +19,7 @@ from gramian.solvers.generalised_procrustes import CommonSpace, generalised_proc
 from gramian.solvers.invert_head import InvertedHead, invert_head
 from gramian.solvers.leverage import ridge_leverage
 from gramian.solvers.minimise import minimise
+from gramian.solvers.monarch import monarch, monarch_projection
 from gramian.solvers.nystrom import Nystrom, leading_columns, nystrom
 from gramian.solvers.optimal_transport import optimal_transport
 from gramian.solvers.pair_invariant import pair_invariant
@@ -28,6 +31,7 @@ from gramian.solvers.relaxed_orthogonal import relaxed_orthogonal
 from gramian.solvers.ridge import LAMBDAS, ridge
 from gramian.solvers.shrinkage import Shrinkage, ledoit_wolf, linear_shrinkage
 from gramian.solvers.spectrum import Spectrum
+from gramian.solvers.structured import Structured
 from gramian.solvers.truncate import Truncation, truncate, truncation
 from gramian.solvers.truncate_drifted import truncation_drifted
 from gramian.solvers.truncated_error import truncated_errors
@@ -55,16 +59,19 @@ __all__ = [
     "Shrunk",
     "Solution",
     "Spectrum",
+    "Structured",
     "Truncation",
     "backward_map",
     "binding",
+    "blast",
+    "blocks_plus_low_rank",
     "canonical",
     "canonical_coordinates",
     "colouring",
     "compatible_head",
     "complete",
-    "cur",
     "cosine_map",
+    "cur",
     "deflated_discriminant",
     "diagonal_gain",
     "discriminant",
@@ -78,6 +85,8 @@ __all__ = [
     "ledoit_wolf",
     "linear_shrinkage",
     "minimise",
+    "monarch",
+    "monarch_projection",
     "nystrom",
     "optimal_transport",
     "pair_invariant",

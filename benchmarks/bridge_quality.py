@@ -1,6 +1,8 @@
 """What a bridge is worth on sentences that people judged: every ordered pair of three models.
 
-    python -m benchmarks.bridge_quality FOLDER --cache CACHE [retrieval whitening swap unpaired] [--json]
+    python -m benchmarks.bridge_quality FOLDER --cache CACHE [PART ...] [--json]
+
+PARTs are retrieval, whitening, swap and unpaired; all by default.
 
 FOLDER holds the tasks of semantic textual similarity (see ``sts.py``).
 

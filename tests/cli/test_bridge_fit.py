@@ -9,6 +9,7 @@ import pytest
 
 from gramian.bridge import open_bridge
 from gramian.bridge.vectors import VectorBatch, open_sink
+from tests.bridge.unpaired.clouds import clustered
 
 KEYS = {
     *("method", "direction", "pairs", "dim_from", "dim_to", "r2_report", "r2_spread"),

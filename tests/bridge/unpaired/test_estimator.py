@@ -16,6 +16,8 @@ from gramian.errors import GramianError
 from tests.bridge.unpaired.clouds import clustered, top_1, turn
 
 WIDTH = 24
+QUICK = {"runs": 5, "steps": 15}
+"""Enough for clouds that are easily told apart."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def halves():
 
 @pytest.fixture(scope="module")
 def fitted(halves):
-    return UnpairedBridge().fit(halves[0], halves[1])
+    return UnpairedBridge(**QUICK).fit(halves[0], halves[1])
 
 
 def test_the_rotation_the_scale_and_both_means_are_found(halves, fitted):
@@ -51,7 +53,7 @@ def test_unequal_widths(widths):
     less = min(widths)
     rows = clustered(4300, less)
     sides = [rows if width == less else rows @ turn(less, width) for width in widths]
-    found = UnpairedBridge().fit(sides[0][:2000], sides[1][2300:])
+    found = UnpairedBridge(**QUICK).fit(sides[0][:2000], sides[1][2300:])
     assert found.transform(sides[0][:1]).shape == (1, widths[1])
     gram = found.weight_ @ found.weight_.T if widths[0] == less else found.weight_.T @ found.weight_
     assert np.abs(gram - np.eye(less)).max() < 1e-10
@@ -61,7 +63,7 @@ def test_unequal_widths(widths):
 
 def test_streamed_clouds_give_the_same_bridge(halves, fitted):
     x, y, _, _ = halves
-    again = UnpairedBridge()
+    again = UnpairedBridge(**QUICK)
     clouds = again.new_cloud(0), again.new_cloud(1)
     for cloud, rows in zip(clouds, (x, y), strict=True):
         cloud.update(rows)
@@ -75,7 +77,7 @@ def test_the_seed_decides_and_nothing_else(halves, fitted):
     x, y, left, _ = halves
     again = clone(fitted).fit(x, y)
     assert (again.weight_ == fitted.weight_).all()
-    other = UnpairedBridge(random_state=1).fit(x, y)
+    other = UnpairedBridge(**QUICK, random_state=1).fit(x, y)
     assert (other.weight_ != fitted.weight_).any()
     assert (other.weight_ * fitted.weight_).sum() / WIDTH > 0.98
     loaded = pickle.loads(pickle.dumps(fitted))
@@ -85,9 +87,9 @@ def test_the_seed_decides_and_nothing_else(halves, fitted):
 
 def test_half_precision_and_a_mean_far_from_zero(halves, fitted):
     x, y, left, partners = halves
-    half = UnpairedBridge().fit(x.astype(np.float16), y.astype(np.float16))
+    half = UnpairedBridge(**QUICK).fit(x.astype(np.float16), y.astype(np.float16))
     assert (half.weight_ * fitted.weight_).sum() / WIDTH > 0.98
-    far = UnpairedBridge().fit(x + 1e4, y - 1e4)
+    far = UnpairedBridge(**QUICK).fit(x + 1e4, y - 1e4)
     assert (far.weight_ * fitted.weight_).sum() / WIDTH > 0.98
     mapped = far.transform(left + 1e4)
     assert top_1(mapped - far.mean_out_, partners - 1e4 - far.mean_out_) > 0.9

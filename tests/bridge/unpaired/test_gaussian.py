@@ -28,7 +28,7 @@ def test_a_stretch_and_a_shift_are_undone(rows):
     exact = GaussianBridge().fit(moved, rows)
     np.testing.assert_allclose(exact.transform(moved), rows, atol=1e-3)
     # Its matrix is symmetric and positive
-    dense = exact.map_.linear.to_dense().numpy()
+    dense = exact.map_.map.to_dense().numpy()
     np.testing.assert_allclose(dense, dense.T, atol=1e-9)
     assert np.linalg.eigvalsh(dense).min() > 0
 

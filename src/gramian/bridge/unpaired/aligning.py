@@ -18,6 +18,7 @@ from gramian.bridge.unpaired.matching import (
     scores,
     settle,
     some,
+    unfold,
 )
 from gramian.errors import GramianError
 
@@ -86,7 +87,7 @@ def align(x: Rows, y: Rows, settings: Settings, draw: np.random.Generator) -> Al
             )
     found = [_start(x[i::2], y[i::2], settings, draw) for i in (0, 1)]
     near = settings.near(y)
-    one, two = (refine(x, y, start.weight, near, settings.steps, draw) for start in found)
+    one, two = (unfold(x, y, start.weight, near, settings.steps, draw) for start in found)
     judged = some(x, 1000, draw)
     if likeness(judged, one, two) > 0.5:
         weight = polar(one + two)

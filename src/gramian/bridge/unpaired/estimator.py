@@ -36,7 +36,7 @@ class UnpairedBridge(MapEstimator):
     ----------
     runs : clusterings of either half of either side.
     clusters : of each. neighbours : rows of Y that a mapped row is averaged over, fewer when there
-        are under 80 rows for each. steps : of refinement at most; it ends when at rest.
+        are under 80 rows for each. steps : of refinement, of either start.
     last_clusters : of the last refinement.
     pool_rows : rows of each side that are kept, drawn at random; means are of all rows.
     normalise : scale mapped rows to length 1.
@@ -56,7 +56,7 @@ class UnpairedBridge(MapEstimator):
         runs: int = 12,
         clusters: int = 20,
         neighbours: int = 50,
-        steps: int = 100,
+        steps: int = 30,
         last_clusters: int = 500,
         pool_rows: int = 20_000,
         normalise: bool = False,

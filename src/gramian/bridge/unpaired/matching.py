@@ -107,6 +107,20 @@ def refine(
     return polar(weight)
 
 
+def unfold(
+    x: Rows, y: Rows, weight: Rows, neighbours: int, steps: int, draw: np.random.Generator
+) -> Rows:
+    """The same without a hold on the present rotation, so that wrong directions turn away.
+
+    Moves on for as long as it is told to: what it gains is slow, and hidden by the draw of rows.
+    """
+    for _ in range(steps):
+        rows = some(x, QUERIES, draw)
+        near = near_mean(rows @ weight, y, neighbours, y)
+        weight = np.float32(0.5) * (weight + polar(rows.T @ near))
+    return polar(weight)
+
+
 def settle(
     x: Rows, y: Rows, weight: Rows, clusters: int, draw: np.random.Generator
 ) -> tuple[Rows, float]:

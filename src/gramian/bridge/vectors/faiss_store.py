@@ -149,6 +149,7 @@ class FaissSink(FileSink):
         return rows
 
     def _check(self, batch: VectorBatch) -> None:
+        super()._check(batch)
         if len(batch) and (numbers := self._numbers(batch)).min() < 0:
             raise GramianError(
                 f"{self.address}: id {numbers.min()} is negative, which FAISS keeps for misses; "

@@ -34,6 +34,7 @@ class ArraySink(FileSink):
         return rows
 
     def _check(self, batch: VectorBatch) -> None:
+        super()._check(batch)
         if any("\n" in id or "\r" in id for id in batch.ids):
             raise GramianError(f"{self.address}: an id with a line break; write .parquet instead")
 

@@ -90,9 +90,6 @@ class FileSink(ABC):
 
     def write(self, batch: VectorBatch) -> None:
         """Append rows."""
-        check_next(self.address, batch, self.done, self.dim)
-        if self._torn:
-            raise GramianError(f"{self.address}: a batch was torn; open the place again to go on")
         self._check(batch)
         self._torn = True
         self._append(batch)
@@ -112,6 +109,9 @@ class FileSink(ABC):
 
     def _check(self, batch: VectorBatch) -> None:
         """Refuse what this kind of file cannot hold, before anything is written."""
+        check_next(self.address, batch, self.done, self.dim)
+        if self._torn:
+            raise GramianError(f"{self.address}: a batch was torn; open the place again to go on")
 
     @abstractmethod
     def _append(self, batch: VectorBatch) -> None:

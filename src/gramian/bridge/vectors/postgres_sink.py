@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gramian.bridge.vectors.address import Address
+from gramian.bridge.vectors.postgres_rows import append, fill
 from gramian.bridge.vectors.postgres_server import (
     STATE,
     TYPES,
@@ -19,7 +20,6 @@ from gramian.bridge.vectors.postgres_server import (
     said,
     shown,
 )
-from gramian.bridge.vectors.postgres_rows import append, fill
 from gramian.bridge.vectors.protocol import (
     Limits,
     Stamp,

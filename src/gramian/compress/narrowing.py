@@ -35,9 +35,7 @@ class Narrowing:
     report: Moments
 
     @classmethod
-    def of(
-        cls, checkpoint: Checkpoint, moments: MomentSet, site: str, matrix: Matrix
-    ) -> Narrowing:
+    def of(cls, checkpoint: Checkpoint, moments: MomentSet, site: str, matrix: Matrix) -> Narrowing:
         """Read the weights and the moments of one layer.
 
         Raises
@@ -82,6 +80,12 @@ class Narrowing:
         return middle_eigenvalue(self.second)
 
     @property
+    def noise(self) -> float:
+        """The ridge that leaves out what so few rows do not settle: their number for each
+        dimension bounds how well second moments are known, relative to their size."""
+        return self.scale * min(1.0, self.train.d / self.train.count)
+
+    @property
     def energy(self) -> Tensor:
         """(features,): the squared length of what each alone adds to the output."""
         return self.second.diagonal() * self.weight.square().sum(0)
@@ -96,6 +100,7 @@ class Narrowing:
             self.report,
             bias=self.bias,
             refit=refit,
+            scale=self.scale if refit else None,
         )
 
 

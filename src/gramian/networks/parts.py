@@ -167,6 +167,10 @@ class Tower:
     closed: bool = True
     """Whether embeddings, entry and the layers' writers are all that writes into the stream.
     False where something else does too: a non-linearity over a convolution."""
+    inner_key: str = ""
+    """The configuration entry that counts the neurons of an MLP; empty where none is known."""
+    heads_key: str = ""
+    """The configuration entry that counts the query heads; empty where none is known."""
 
     @property
     def depth(self) -> int:

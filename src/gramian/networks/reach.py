@@ -45,8 +45,13 @@ def reach(before: Draft, after: Draft) -> dict[str, str]:
 
 
 def _with_own_code(after: Draft) -> dict[str, str]:
-    count = len(structures_of(after.config))
-    reason = f"no: {'1 linear is' if count == 1 else f'{count} linears are'} stored as factors"
+    table = structures_of(after.config)
+    count, cached = len(table), any("ranks" in structure for structure in table.values())
+    reason = (
+        "no: attention caches coordinates, for which it has no code"
+        if cached
+        else f"no: {'1 linear is' if count == 1 else f'{count} linears are'} stored as factors"
+    )
     return {
         "gramian": "loaded again and compared, without the folder's code",
         "transformers": "loaded again with the folder's code (trust_remote_code=True) and compared",
@@ -58,6 +63,8 @@ def _with_own_code(after: Draft) -> dict[str, str]:
 def _transformers_backend(after: Draft) -> str:
     """What vLLM's documented rules for models with code of their own say of this one."""
     plan, kind = after.blueprint, type(after.empty)
+    if any("ranks" in structure for structure in structures_of(after.config).values()):
+        return "no: it keeps a cache of its own, of whole keys and values"
     if not getattr(kind, "_supports_attention_backend", False):
         return f"no: {kind.__name__} does not use the attention interface of transformers"
     head = plan.head
@@ -108,15 +115,21 @@ def _patterns(names: Iterable[str]) -> set[str]:
 
 
 def _changed_settings(before: Draft, after: Draft) -> list[str]:
-    """Configuration entries with new values, other than the number of layers and lists of one
-    value per layer."""
+    """Configuration entries with new values, other than the numbers of layers, neurons and heads,
+    which every program reads, and lists of one value per layer. With fewer heads in a stream of
+    the old width, the width of a head no longer follows from both and has to be read."""
     old: dict[str, Any] = before.config.to_dict()
     new: dict[str, Any] = after.config.to_dict()
-    counts = {before.blueprint.depth_key}
+    tower = before.blueprint.main
+    counts = {tower.depth_key, tower.inner_key, tower.heads_key, "num_key_value_heads"}
+    changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    heads = [getattr(one.config, tower.heads_key, None) for one in (before, after)]
+    if heads[0] != heads[1] and "head_dim" in new:
+        changed.add("head_dim")
     return [
         f"{key} = {new.get(key)}"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and key not in counts and not _per_layer(key, old, before)
+        for key in sorted(changed)
+        if key not in counts and not _per_layer(key, old, before)
     ]
 
 

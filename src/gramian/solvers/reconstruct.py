@@ -15,7 +15,7 @@ from gramian.registry import method
 from gramian.solvers.minimise import minimise
 from gramian.solvers.spectrum import about, middle_eigenvalue
 
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 0.3, 1.0, 3.0, 10.0)
 """The default grid, relative to the median eigenvalue of the features' second moments."""
 
 
@@ -43,6 +43,7 @@ def reconstruct(
     bias: Tensor | None = None,
     refit: bool = True,
     ridges: Sequence[float] = RIDGES,
+    scale: float | None = None,
 ) -> Reconstruction:
     """A linear layer from which input features are taken, refitted to give what it gave.
 
@@ -61,6 +62,7 @@ def reconstruct(
         the map refitted on both; without rows to choose on, the middle of the grid is taken.
     refit : False deletes the features and changes nothing else.
     ridges : grid, relative to the median eigenvalue of ``C`` on ``train``.
+    scale : that eigenvalue, where it is known already.
 
     Raises
     ------
@@ -76,29 +78,26 @@ def reconstruct(
         errors = {fold: _share(missing, m, None, old, shift) for fold, m in there.items()}
         return Reconstruction(Dense(deleted.contiguous()), errors, None)
     grid = _grid(ridges)
-    gone = _missing(old, deleted, index)
-    scale = middle_eigenvalue(_second(train, shift))
+    unit = middle_eigenvalue(_second(train, shift)) if scale is None else scale
     taken = grid[len(grid) // 2]
+    data, first = train, None
+    objective = _objective(old, index, train, _centre(train, shift))
+    if "select" in there:
+        held = _objective(old, index, there["select"], _centre(train, shift))
+        if len(grid) > 1:
+            steps = [_step(objective, ridge * unit) for ridge in grid]
+            best = min(range(len(grid)), key=lambda i: held.value(steps[i]))
+            taken, first = grid[best], deleted + steps[best]
+        data = train + there["select"]
+        # Second moments about zero add; those about the mean are about another one.
+        centre = _centre(data, shift)
+        objective = objective + held if shift is None else _objective(old, index, data, centre)
+    new = deleted + _step(objective, taken * unit * data.count / train.count)
     errors: dict[str, float] = {}
-    first = None
-    if "select" in there and len(grid) > 1:
-        held, best = _objective(gone, index, there["select"], _centre(train, shift)), float("inf")
-        fitted = _objective(gone, index, train, _centre(train, shift))
-        for ridge in grid:
-            step = _step(fitted, ridge * scale)
-            error = held.value(step)
-            if error < best:
-                best, taken, first = error, ridge, step
-    data = train + there["select"] if "select" in there else train
-    objective = _objective(gone, index, data, _centre(data, shift))
-    step = _step(objective, taken * scale * data.count / train.count)
-    new = deleted + step
     for fold, moments in there.items():
-        last = fold == "report" or first is None
-        used, fit = (new, data) if last else (deleted + first, train)  # type: ignore[operator]
-        errors[fold] = _share(
-            _missing(old, used, index), moments, _centre(fit, shift), old, shift
-        )
+        used, fit = (new, data) if fold == "report" or first is None else (first, train)
+        missing = _missing(old, used, index)
+        errors[fold] = _share(missing, moments, _centre(fit, shift), old, shift)
     map: LinearMap = Dense(new)
     if shift is not None:
         # b' = b + (W - W' P_J) mean
@@ -112,15 +111,17 @@ def _step(objective: Quadratic, ridge: float) -> Tensor:
     return minimise(objective)[0]
 
 
-def _objective(gone: Tensor, index: Tensor, moments: Moments, centre: Tensor) -> Quadratic:
+def _objective(old: Tensor, index: Tensor, moments: Moments, centre: Tensor) -> Quadratic:
     """Squared error of adding ``D`` on the kept features: ``tr (G - D P_J) C (G - D P_J)^T`` with
     ``G`` the columns that are gone."""
-    second = about(moments, centre)
-    product = gone @ second
+    away = torch.ones(old.shape[1], dtype=torch.bool)
+    away[index] = False
+    second, gone = about(moments, centre), old[:, away]
+    product = gone @ second[away]
     return Quadratic(
         second[index][:, index],
         product[:, index].T.contiguous(),
-        float((product * gone).sum()),
+        float((product[:, away] * gone).sum()),
         moments.count,
     )
 

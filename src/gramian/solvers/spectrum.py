@@ -50,6 +50,18 @@ def eigenvalues(matrix: Tensor) -> Tensor:
     return torch.from_numpy(found)
 
 
+def middle_eigenvalue(matrix: Tensor) -> float:
+    """Median of the eigenvalues above rounding of a positive semidefinite matrix, of any order;
+    1 when there is none. The scale of a ridge that a few long rows do not move."""
+    copy = np.array(matrix.detach().to("cpu", torch.float64).numpy(), order="F")
+    found = scipy.linalg.eigh(
+        copy, driver="evd", overwrite_a=True, check_finite=False, eigvals_only=True
+    )
+    values = torch.from_numpy(found)
+    positive = values[values > len(values) * torch.finfo(torch.float64).eps * float(values[-1])]
+    return float(positive.quantile(0.5)) if len(positive) else 1.0
+
+
 def entropy_rank(values: Tensor) -> float:
     """``exp`` of the entropy of eigenvalues, ``p = values / sum``; zero when all are zero."""
     positive = values[values > 0]

@@ -7,9 +7,6 @@ from gramian.errors import GramianError
 from gramian.networks.attention_heads import AttentionHeads
 from gramian.solvers.eliminate import eliminate
 
-RIDGE = 1e-2
-"""Of the elimination, relative to the median eigenvalue of the second moments of ``z``."""
-
 
 def allowed(shape: AttentionHeads, *, within: bool, keep: int | float) -> int:
     """The number of query heads to keep, from a number or a share of them.
@@ -50,8 +47,9 @@ def choose(
     gone = count - (number if within else number // shape.group)
     labels = [head // shape.group for head in range(shape.count)] if within else None
     if select == "eliminate":
-        ridge = RIDGE * layer.scale
-        left = eliminate(layer.weight, layer.second, gone, ridge=ridge, block=block, quota=labels)
+        left = eliminate(
+            layer.weight, layer.second, gone, ridge=layer.noise, block=block, quota=labels
+        )
         blocks = left.tolist()
     else:
         blocks = _loudest(layer, block, count - gone, labels)

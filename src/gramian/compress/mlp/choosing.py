@@ -17,9 +17,8 @@ Selection = Literal["eliminate", "leverage", "pivoted", "norm"]
 SELECTIONS: tuple[Selection, ...] = get_args(Selection)
 """How neurons are chosen."""
 
-LEVERAGE_RIDGE = 1.0
-ELIMINATION_RIDGE = 1e-2
-"""Relative to the median eigenvalue of the neurons' second moments."""
+RIDGE = 1.0
+"""Of the leverage, relative to the median eigenvalue of the neurons' second moments."""
 
 
 def choose(layer: Narrowing, number: int, select: Selection) -> Tensor:
@@ -42,10 +41,9 @@ def choose(layer: Narrowing, number: int, select: Selection) -> Tensor:
     if select == "norm":
         return kept_by(layer.energy, number)
     if select == "eliminate":
-        ridge = ELIMINATION_RIDGE * layer.scale
-        return eliminate(layer.weight, layer.second, d - number, ridge=ridge)
+        return eliminate(layer.weight, layer.second, d - number, ridge=layer.noise)
     if select == "leverage":
-        scores = ridge_leverage(layer.second, LEVERAGE_RIDGE * layer.scale)
+        scores = ridge_leverage(layer.second, RIDGE * layer.scale)
         # Where many scores are as good as 1, what the neuron adds decides.
         return kept_by(scores, number)
     return _pivoted(layer, number)

@@ -21,6 +21,4 @@ def needs(checkpoint: Checkpoint) -> Needs:
     for layer in checkpoint.blueprint.layers:
         neurons(checkpoint.blueprint, layer)
     prefix = checkpoint.blueprint.main.prefix
-    return Needs.of(
-        Need(f"{prefix}{layer.index}.mlp_mid") for layer in checkpoint.blueprint.layers
-    )
+    return Needs.of(Need(f"{prefix}{layer.index}.mlp_mid") for layer in checkpoint.blueprint.layers)

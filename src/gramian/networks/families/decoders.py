@@ -75,6 +75,7 @@ GPT2 = Stack(
     tokens="wte.weight",
     final_norm="ln_f",
     depth_key="n_layer",
+    inner_key="n_inner",
     norm="layer",
     layout="in_out",
 )
@@ -137,6 +138,7 @@ def falcon(config: Any) -> Family:
         embeddings=("word_embeddings.weight",),
         tokens="word_embeddings.weight",
         final_norm="ln_f",
+        inner_key="ffn_hidden_size",
         norm="layer",
         parallel=parallel,
     )
@@ -175,6 +177,7 @@ def opt(config: Any) -> Family:
         final_norm="decoder.final_layer_norm",
         # With a narrower table the head reads a projection of the final state, not the state.
         head=() if narrow else ("lm_head",),
+        inner_key="ffn_dim",
         norm="layer",
     )
     return Family((stack,))
@@ -187,6 +190,7 @@ DECODERS: dict[str, Table] = {
     "qwen2": Family((MISTRAL,)),
     "qwen3": Family((Stack((NORMED, GATED)),)),
     "qwen3_moe": Family((Stack((NORMED, (EXPERTS, GATED))),)),
+    "gemma": Family((Stack((BIASED, GATED), norm="rms1p"),)),
     "gemma2": Family((Stack((replace(BIASED, branch_norm=AFTER[0]), SANDWICHED), norm="rms1p"),)),
     "gemma3_text": Family(
         (Stack((replace(NORMED, branch_norm=AFTER[0]), SANDWICHED), norm="rms1p"),)

@@ -55,6 +55,7 @@ DISTILBERT = Stack(
     final_norm=None,
     head=(),
     depth_key="n_layers",
+    inner_key="hidden_dim",
     norm="layer",
     causal=False,
 )

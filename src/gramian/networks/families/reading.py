@@ -94,6 +94,8 @@ class _TowerReading:
             pooled=stack.pooled,
             alone=alone,
             closed=stack.closed,
+            inner_key=stack.inner_key,
+            heads_key=stack.heads_key,
         )
 
     def vocabulary(self) -> int:

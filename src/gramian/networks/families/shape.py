@@ -62,6 +62,7 @@ class Stack:
     pooled: bool = False
     depth_key: str = "num_hidden_layers"
     heads_key: str = "num_attention_heads"
+    inner_key: str = "intermediate_size"
     norm: NormKind = "rms"
     layout: Layout = "out_in"
     parallel: bool = False

@@ -29,6 +29,8 @@ CLIP_TEXT = Stack(
     head=(),
     after=("text_projection",),
     depth_key="text_config.num_hidden_layers",
+    inner_key="text_config.intermediate_size",
+    heads_key="text_config.num_attention_heads",
     alone="text_model",
     norm="layer",
 )
@@ -49,6 +51,8 @@ CLIP_VISION = Stack(
     after=("visual_projection",),
     pooled=True,
     depth_key="vision_config.num_hidden_layers",
+    inner_key="vision_config.intermediate_size",
+    heads_key="vision_config.num_attention_heads",
     norm="layer",
     causal=False,
 )
@@ -79,6 +83,8 @@ WHISPER_ENCODER = Stack(
     final_norm="encoder.layer_norm",
     head=(),
     depth_key="encoder_layers",
+    inner_key="encoder_ffn_dim",
+    heads_key="encoder_attention_heads",
     norm="layer",
     causal=False,
     # What the convolutions write passes a GELU before it enters the stream.
@@ -94,6 +100,8 @@ WHISPER_DECODER = Stack(
     final_norm="decoder.layer_norm",
     head=("proj_out",),
     depth_key="decoder_layers",
+    inner_key="decoder_ffn_dim",
+    heads_key="decoder_attention_heads",
     norm="layer",
 )
 
@@ -130,6 +138,8 @@ def t5_stack(name: str, *, cross: bool) -> Stack:
         final_norm=f"{name}.final_layer_norm",
         head=("lm_head",) if cross else (),
         depth_key="num_decoder_layers" if cross else "num_layers",
+        inner_key="d_ff",
+        heads_key="num_heads",
         causal=cross,
         alone=None if cross else name,
     )

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
 from gramian.errors import GramianError
@@ -133,8 +134,9 @@ def resized(draft: Draft, changed: Changed, **config: Any) -> Draft:
         validate = getattr(new.config, "validate", None)
         if validate is not None:
             validate()
-    except (ValueError, ZeroDivisionError) as error:
-        raise GramianError(f"a {kind} network cannot have {wanted}: {error}") from error
+    except (ValueError, ZeroDivisionError, StrictDataclassError) as error:
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise GramianError(f"a {kind} network cannot have {wanted}: {reason}") from error
     before = {name: tuple(tensor.shape) for name, tensor in state(draft.empty).items()}
     shapes = before | {name: shape for name, (_, shape) in changed.items()}
     for name, tensor in state(new.empty).items():

@@ -64,7 +64,7 @@ def test_it_computes_what_a_projection_of_all_that_is_written_does(checkpoint, f
             Plan.of(source, *all_norms(source), narrow)
         return
     if family in TIED_TO_ATTENTION:
-        with pytest.raises(GramianError, match="ties the width of attention|cannot build"):
+        with pytest.raises(GramianError, match=r"ties the width of attention|cannot build"):
             Plan.of(source, *all_norms(source), narrow)
         return
     with pytest.raises(GramianError, match=r"norm '0\.attn' has a gain .* FoldNorm\('0\.attn'\)"):

@@ -65,6 +65,10 @@ def test_an_affine_eraser_keeps_its_mean_in_the_token_table(checkpoint, family, 
     p, mean = projection(), torch.linspace(-1, 1, WIDTH, dtype=torch.float64)
     # r(x) = P x + (I - P) mean
     eraser = Affine(p, mean - p(mean))
+    if family == "gemma":
+        with pytest.raises(GramianError, match="scales the rows"):
+            Plan.of(source, FoldStream(eraser, "writers"))
+        return
     written, _ = applied(source, tmp_path / "out", FoldStream(eraser, "writers"))
     for name, rows in stream(written).items():
         gone = rows.double() - p(rows) - eraser.bias

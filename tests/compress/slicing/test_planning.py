@@ -75,7 +75,9 @@ def test_energies_are_eigenvalues_and_those_of_rows(case, family):
     pooled, kept = 0.0, 0.0
     for site in sites:
         for weight, second in zip(
-            (1.0, 0.5), seconds(moments, site, ("train", "select"), mean_free=mean_free), strict=True
+            (1.0, 0.5),
+            seconds(moments, site, ("train", "select"), mean_free=mean_free),
+            strict=True,
         ):
             if second.trace() > 0:
                 pooled += weight
@@ -153,7 +155,8 @@ def test_the_tie_stays_where_the_final_gain_is_one_number(tmp_path, corpus):
     for name, plan in (("tied", tied), ("untied", untied)):
         apply(source, plan, tmp_path / name)
     first, second = (open_checkpoint(tmp_path / name) for name in ("tied", "untied"))
-    assert first.blueprint.tied and not second.blueprint.tied
+    assert first.blueprint.tied
+    assert not second.blueprint.tied
     assert gap(logits(first), logits(second)) < 1e-4
     assert untied.evidence["parameters"] - tied.evidence["parameters"] == 97 * 24
     assert tied.evidence["parameters"] / tied.evidence["parameters_before"] < 0.8
@@ -202,7 +205,7 @@ def test_the_head_outweighs_what_slicing_saves(case):
 @pytest.mark.parametrize("family", ["gpt2", "opt", "gpt_neox", "falcon"])
 def test_attention_as_wide_as_the_stream_is_refused(case, family):
     found = case(family)
-    with pytest.raises(GramianError, match="ties the width of attention|cannot build"):
+    with pytest.raises(GramianError, match=r"ties the width of attention|cannot build"):
         slicing.plan(found.checkpoint, found.moments, keep=0.75)
 
 

@@ -54,9 +54,7 @@ def seconds(
     """
     found = moments.moments(site, fold)
     if found.is_diagonal:
-        raise GramianError(
-            f"only the diagonal of {site} was collected; collect with --for slice"
-        )
+        raise GramianError(f"only the diagonal of {site} was collected; collect with --for slice")
     rest = found.raw()
     sinks = moments.moments(site, fold, sinks=True).raw() - rest
     if not bool(rest.isfinite().all() & sinks.isfinite().all()):
@@ -110,9 +108,7 @@ def narrowing_map(basis: PooledBasis, width: int, *, mean_free: bool) -> Dense:
     return Dense(torch.outer(new, old) + _complement(width) @ rows[: width - 1])
 
 
-def discarded(
-    moments: MomentSet, site: str, rows: Tensor, *, mean_free: bool
-) -> Discarded:
+def discarded(moments: MomentSet, site: str, rows: Tensor, *, mean_free: bool) -> Discarded:
     """What orthonormal rows (k, d) do not show of a place."""
     fit, _ = seconds(moments, site, FIT, mean_free=mean_free)
     report, sinks = seconds(moments, site, "report", mean_free=mean_free)

@@ -123,9 +123,7 @@ def mean_discarded(lost: list[Discarded]) -> float:
 def _require_tie(draft: Draft) -> None:
     plan = draft.blueprint
     if not plan.tied:
-        raise GramianError(
-            "the head of this network has a table of its own; leave head='tied' out"
-        )
+        raise GramianError("the head of this network has a table of its own; leave head='tied' out")
     norm = plan.final_norm
     gain = gain_of(norm, draft.tensor(norm.weight))
     if not bool((gain == gain[0]).all()):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gramian.compress.slicing.bases import (
+    FIT,
     SINK_WEIGHT,
     Discarded,
     discarded,
@@ -18,7 +19,6 @@ from gramian.compress.slicing.bases import (
     shared_basis,
     subtracts_mean,
 )
-from gramian.compress.slicing.bases import FIT
 from gramian.compress.slicing.needs import needs, stream_sites
 from gramian.errors import GramianError
 from gramian.moments import MomentSet
@@ -121,7 +121,9 @@ def _project(
     for kind, place in places.items():
         tap = layer.taps[kind]
 
-        def leave(_m: nn.Module, _a: Any, output: Any, place: str = place, scale: float = tap.scale) -> Any:
+        def leave(
+            _m: nn.Module, _a: Any, output: Any, place: str = place, scale: float = tap.scale
+        ) -> Any:
             added = hidden(output) * scale
             new = stream["now"] + added
             # Branches side by side are projected once, after both.

@@ -104,7 +104,7 @@ class Narrow:
             # The head's own table is s drift E Tᵀ where it should be E Tᵀ / s.
             factor = 1 / (s * s * drift) if tied and norm is plan.main.final_norm else 1.0
             changed[norm.weight] = _gain(norm, draft.tensors[norm.weight], chosen, kept, factor)
-            if norm.bias in draft.tensors and factor != 1.0:
+            if norm.bias is not None and norm.bias in draft.tensors and factor != 1.0:
                 changed[norm.bias] = _scaled(draft.tensors[norm.bias], factor)
         draft = draft.with_tensors(changed)
         return replace(draft, config=new.config, blueprint=new.blueprint, empty=new.empty)

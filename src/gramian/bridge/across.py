@@ -12,6 +12,8 @@ from gramian.errors import GramianError
 
 HALF_LARGEST = 65504.0
 """The largest number that float16 holds."""
+BLOCK = 1024
+"""Rows that are mapped together: what they become stays in the cache until it is scaled."""
 
 
 class BatchMap:
@@ -42,19 +44,19 @@ class BatchMap:
             )
         rows = np.ascontiguousarray(batch.vectors, dtype=np.float32)
         x = torch.from_numpy(rows if rows.flags.writeable else rows.copy())
-        y = torch.addmm(self._bias, x, self._weight)
-        norms = torch.linalg.vector_norm(y, dim=1)
-        # Whatever is not finite on the way in is not finite on the way out, and zeros come out as
-        # the bias: rows are looked at one by one only where that says so.
+        y = torch.empty(len(rows), len(self._bias))
+        norms = torch.empty(len(rows))
+        for start in range(0, len(rows), BLOCK):
+            at = slice(start, start + BLOCK)
+            torch.addmm(self._bias, x[at], self._weight, out=y[at])
+            torch.linalg.vector_norm(y[at], dim=1, out=norms[at])
+            self._refuse_empty(batch, rows, y[at, 0], start)
+            if self._bridge.normalise:
+                y[at].div_(norms[at, None])
+        # Whatever is not finite on the way in is not finite on the way out: rows are looked at one
+        # by one only where a length says so.
         if not bool(torch.isfinite(norms).all()):
             self._refuse_infinite(batch, rows, norms)
-        empty = np.flatnonzero((y[:, 0] == self._bias[0]).numpy())
-        empty = empty[~rows[empty].any(1)]
-        if len(empty):
-            raise GramianError(
-                f"{_place(batch, int(empty[0]))} is all zeros and means nothing in either space; "
-                "leave it out or embed it again"
-            )
         if self._bridge.normalise:
             flat = (norms == 0).nonzero()
             if len(flat):
@@ -62,11 +64,22 @@ class BatchMap:
                     f"{_place(batch, int(flat[0]))} is mapped to zero and has no direction; "
                     "leave it out"
                 )
-            y.div_(norms[:, None])
         elif self._half and float(y.abs().max()) > HALF_LARGEST:
             row = int((y.abs().amax(1) > HALF_LARGEST).nonzero()[0])
             raise GramianError(f"{_place(batch, row)} leaves the range of float16; write float32")
         return VectorBatch(batch.ids, y.numpy(), batch.texts, batch.start)
+
+    def _refuse_empty(
+        self, batch: VectorBatch, rows: Floats, first: torch.Tensor, start: int
+    ) -> None:
+        """Zeros come out as the bias: looked at one by one where the first number is."""
+        suspects = start + np.flatnonzero((first == self._bias[0]).numpy())
+        empty = suspects[~rows[suspects].any(1)]
+        if len(empty):
+            raise GramianError(
+                f"{_place(batch, int(empty[0]))} is all zeros and means nothing in either space; "
+                "leave it out or embed it again"
+            )
 
     def _refuse_infinite(self, batch: VectorBatch, rows: Floats, norms: torch.Tensor) -> None:
         bad = np.flatnonzero(~np.isfinite(rows).all(1))

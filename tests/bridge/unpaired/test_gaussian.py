@@ -65,4 +65,4 @@ def test_refusals(rows):
     with pytest.raises(GramianError, match=f"row {9000 % len(bad)}"):
         GaussianBridge().fit(bad, rows)
     with pytest.raises(GramianError, match="alpha"):
-        GaussianBridge(alpha=2.0).fit(rows, rows)
+        GaussianBridge(alpha=float("nan")).fit(rows, rows)

@@ -135,7 +135,7 @@ def test_fewer_of_everything_is_certified(checkpoint, family, tmp_path):
     )
     if whole:
         with pytest.raises(GramianError, match="over all heads"):
-            Plan.of(source, replace(move, queries=((0, 1),) * DEPTH, keys=((0, 1),) * DEPTH))
+            Plan.of(source, replace(move, queries=((0, 1),) * DEPTH, keys=((0,),) * DEPTH))
     certificate = apply(source, Plan.of(source, move), tmp_path / "out", tolerance=2e-5)
     assert certificate.change > 1e-3
     assert open_checkpoint(tmp_path / "out").blueprint.width == WIDTH // 2

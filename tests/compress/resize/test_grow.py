@@ -130,7 +130,7 @@ def test_bad_sizes_say_what_to_do(checkpoint, sizes, message):
 
 def test_networks_that_cannot_grow(checkpoint):
     for family in ("mixtral", "qwen3_moe"):
-        with pytest.raises(GramianError, match="experts.* Give --layers alone"):
+        with pytest.raises(GramianError, match=r"experts.* Give --layers alone"):
             resize.grow(checkpoint(family), width=64)
     with pytest.raises(GramianError, match="ALiBi"):
         resize.grow(checkpoint("falcon_sequential"), width=64)

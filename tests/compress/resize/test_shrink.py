@@ -109,12 +109,12 @@ CHANNELS = (1, 2, 5, 8, 13, 21, 30, 31)
 def test_dead_features_go_without_a_change(moments, family, with_moments, tmp_path):
     source = dead(family, tmp_path, channels=CHANNELS, neurons=range(4, 20), heads=(2, 3))
     found = moments(source) if with_moments else None
-    for refit in (False, True) if with_moments else (False,):
-        plan = resize.shrink(source, found, width=24, mlp=32, heads=(2, 1), refit=refit)
+    for fit in (False, True) if with_moments else (False,):
+        plan = resize.shrink(source, found, width=24, mlp=32, heads=(2, 1), refit=fit)
         (move,) = plan.moves
         assert set(range(32)) - set(move.stream) == set(CHANNELS)
         assert all(set(range(48)) - set(own) == set(range(4, 20)) for own in move.neurons)
-        certificate = apply(source, plan, tmp_path / f"out{refit}")
+        certificate = apply(source, plan, tmp_path / f"out{fit}")
         assert certificate.change < 1e-5
 
 
@@ -261,10 +261,10 @@ def test_bad_input(checkpoint, moments):
         resize.shrink(source, found, mlp=24, refit=True)
     with pytest.raises(GramianError, match="collect them on this model"):
         resize.shrink(other, found, mlp=24)
-    with pytest.raises(GramianError, match="experts.* Give --layers alone"):
+    with pytest.raises(GramianError, match=r"experts.* Give --layers alone"):
         resize.shrink(checkpoint("mixtral"), mlp=24)
     with pytest.raises(GramianError, match="experts"):
         resize.shrink(checkpoint("qwen3_moe"), width=16)
     assert resize.shrink(checkpoint("mixtral"), layers=2).evidence["shape"]["layers"] == 2
-    with pytest.raises(GramianError, match="attention|tied to others|heads"):
+    with pytest.raises(GramianError, match="tied to others"):
         resize.shrink(checkpoint("gpt2"), width=16, heads=(4, 4))

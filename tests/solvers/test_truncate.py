@@ -277,6 +277,9 @@ def test_half_precision_weights_and_a_smaller_copy():
     assert small.up.shape == (9, 5)
     assert small.down.dtype == torch.float32
     torch.testing.assert_close(small.map(4).to_dense(), found.map(4).to_dense().float())
+    centred = truncation(w, Moments.from_rows(x), centred=True)
+    narrow = centred.upto(5, torch.float32).map(4)
+    torch.testing.assert_close(narrow(x), centred.map(4)(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

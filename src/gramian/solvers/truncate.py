@@ -65,7 +65,8 @@ class Truncation:
         if self.constant is None or self.coordinates is None:
             return factors
         # b' = b + W mu - W' mu
-        return Affine(factors, self.constant - self.up[:, :rank] @ self.coordinates[:rank])
+        given = self.up[:, :rank].to(self.coordinates) @ self.coordinates[:rank]
+        return Affine(factors, self.constant - given)
 
     def upto(self, rank: int, dtype: torch.dtype) -> Truncation:
         """The same with the factors of higher ranks left out and the others in ``dtype``."""

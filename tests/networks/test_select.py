@@ -145,7 +145,7 @@ def test_heads_that_cannot_go(checkpoint, family, name):
 def test_a_stream_that_heads_do_not_divide(tmp_path):
     """Configurations of Llama refuse a width that is no multiple of the number of heads."""
     source = open_checkpoint(tiny.save(tmp_path, num_attention_heads=8, num_key_value_heads=8))
-    with pytest.raises(GramianError, match="cannot have num_attention_heads = 7.*not a multiple"):
+    with pytest.raises(GramianError, match=r"cannot have num_attention_heads = 7.*not a multiple"):
         Plan.of(source, fewer(source, *[tuple(range(7))] * 3))
 
 

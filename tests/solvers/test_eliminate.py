@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_loss_grows_with_every_feature_that_goes() -> None:
     kept = [eliminate(weight, c, number, ridge=1e-6).tolist() for number in range(0, 30, 3)]
     losses = [loss(weight, c, own) for own in kept]
     assert losses == sorted(losses)
-    assert all(set(b) <= set(a) for a, b in zip(kept, kept[1:], strict=False))
+    assert all(set(b) <= set(a) for a, b in pairwise(kept))
 
 
 def test_dead_and_doubled_features_go_first() -> None:

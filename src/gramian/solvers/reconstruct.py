@@ -74,9 +74,9 @@ def reconstruct(
     folds = {"train": train, "select": select, "report": report}
     there = {fold: m for fold, m in folds.items() if m is not None and m.count > 0}
     if not refit:
-        missing = _missing(old, deleted, index)
-        errors = {fold: _share(missing, m, None, old, shift) for fold, m in there.items()}
-        return Reconstruction(Dense(deleted.contiguous()), errors, None)
+        gone = _missing(old, deleted, index)
+        lost = {fold: _share(gone, m, None, old, shift) for fold, m in there.items()}
+        return Reconstruction(Dense(deleted.contiguous()), lost, None)
     grid = _grid(ridges)
     unit = middle_eigenvalue(_second(train, shift)) if scale is None else scale
     taken = grid[len(grid) // 2]
@@ -174,7 +174,7 @@ def _checked(
         )
     index = torch.as_tensor(kept, dtype=torch.long)
     good = index.ndim == 1 and len(index) > 0 and int(index.min()) >= 0
-    if not good or int(index.max()) >= train.d or len(index.unique()) < len(index):
+    if not good or int(index.max()) >= train.d or len(set(index.tolist())) < len(index):
         raise GramianError(f"kept must be indices from 0 to {train.d - 1}, each once, at least one")
     shift = None if bias is None else bias.detach().to("cpu", torch.float64)
     if shift is not None and tuple(shift.shape) != (old.shape[0],):

@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gramian.errors import GramianError
 from gramian.maps import LinearMap

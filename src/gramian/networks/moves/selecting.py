@@ -171,7 +171,7 @@ def _taken(tensor: Tensor, axis: int, indices: Tensor) -> Tensor:
 
 def _differs(config: Any, key: str, value: Any) -> bool:
     """A value that holds already need not be stated (``head_dim`` where it is given)."""
-    return getattr(config, key, None) != value
+    return bool(getattr(config, key, None) != value)
 
 
 def _stored(weight: Tensor, matrix: Matrix, like: Tensor) -> Tensor:

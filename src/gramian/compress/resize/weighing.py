@@ -65,9 +65,8 @@ class Weighing:
             return self.square(site)
         # LN(x) = g (x - mean) / std + b: what is left of the gain and the bias.
         found = self.moments.moments(self.at_source(site), fold=FOLDS, sinks=True)
-        shift = (
-            0.0 if norm.bias not in self.draft.tensors else self.draft.tensor(norm.bias).double()
-        )
+        biased = norm.bias is not None and norm.bias in self.draft.tensors
+        shift = self.draft.tensor(str(norm.bias)).double() if biased else 0.0
         gain = gain_of(norm, self.draft.tensor(norm.weight))
         squares = found.variances / found.count + (found.mean - shift).square()
         return torch.where(gain != 0, squares / gain.square(), 0.0)
@@ -101,8 +100,8 @@ class Weighing:
         else:
             squares = torch.ones(width, dtype=torch.float64)
             for matrix in readers:  # a gate and what it gates, maybe in one matrix
-                for half in self.weight(matrix).split(width):
-                    squares = squares * half.square().sum(1)
+                halves = self.weight(matrix).square().sum(1).view(-1, width)
+                squares = squares * halves.prod(0)
         return squares * self.weight(writer).square().sum(0)
 
     def heads(self, layer: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,12 +63,12 @@ class Axes:
     @property
     def written(self) -> float:
         """What is written into the stream is multiplied by this."""
-        return self.scale / self.narrowing**0.5
+        return self.scale / math.sqrt(self.narrowing)
 
     def gain(self, norm: Norm, name: str) -> float:
         """The factor of a norm's gain: before readers it undoes the scale of the stream, and
         what it gives a branch is added at that scale."""
-        factor = self.narrowing**0.5 * self.gains.get(name, 1.0)
+        factor = math.sqrt(self.narrowing) * self.gains.get(name, 1.0)
         if norm.place != "branch":
             return factor
         return self.scale * self.gains.get(name, 1.0)

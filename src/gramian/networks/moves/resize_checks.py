@@ -15,8 +15,9 @@ _ZERO = 1e-5
 def require_whole(draft: Draft) -> None:
     """Raise unless all matrices of the network are dense and in one piece."""
     plan = draft.blueprint
-    parts = [*plan.stream_readers(), *plan.stream_writers()]
-    experts = next((part.matrix.weight for part in parts if part.matrix.is_experts), None)
+    matrices = [reader.matrix for reader in plan.stream_readers()]
+    matrices += [writer.matrix for writer in plan.stream_writers()]
+    experts = next((matrix.weight for matrix in matrices if matrix.is_experts), None)
     if experts is not None:
         raise GramianError(
             f"Resize: {experts} of this {plan.model_type} network holds the experts of a layer; "

@@ -34,7 +34,8 @@ def _embedding_ratio(draft: Draft, width: int) -> float:
 
 
 def _layer(draft: Draft, axes: Axes, layer: int) -> Changed:
-    plan, changed = draft.blueprint, {}
+    plan = draft.blueprint
+    changed: Changed = {}
     prefix = f"{plan.main.prefix}{layer}"
     for reader in plan.readers(layer):
         outputs = (
@@ -79,7 +80,7 @@ def _around(draft: Draft, axes: Axes, ratio: float) -> Changed:
             _gain(norm, draft.tensors[norm.weight], axis, factor, last),
             (len(axis.index),),
         )
-        if norm.bias in draft.tensors:
+        if norm.bias is not None and norm.bias in draft.tensors:
             changed[norm.bias] = (
                 _scaled(_taken(axis, draft.tensors[norm.bias]), last),
                 (len(axis.index),),
@@ -127,7 +128,7 @@ def _inner_norm(draft: Draft, layer: int, of: str, axis: Axis | None) -> Changed
     for short, norm in draft.blueprint.layers[layer].inner_norms.items():
         if not short.startswith(of) or axis is None or axis.size == head:
             continue
-        for name in (norm.weight, norm.bias):
+        for name in filter(None, (norm.weight, norm.bias)):
             if name in draft.tensors and draft.empty.get_parameter(name).numel() == axis.size:
                 changed[name] = _taken(axis, draft.tensors[name]), (len(axis.index),)
     return changed

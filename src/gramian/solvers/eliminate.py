@@ -15,7 +15,7 @@ _PANEL = 64
 """Features taken between two updates of the whole matrices."""
 
 
-@method("zipml_elimination", job="solve", paper="2302.04089")
+@method("ziplm_elimination", job="solve", paper="2302.04089")
 def eliminate(
     weight: Tensor,
     second: Tensor,

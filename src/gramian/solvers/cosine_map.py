@@ -89,7 +89,7 @@ def cosine_map(
     kept, last = torch.zeros_like(step).detach(), 0
     for epoch in range(epochs):
         order = torch.randperm(count, generator=generator)
-        for index in order.split(batch):
+        for index in torch.split(order, batch):
             optimiser.zero_grad()
             loss = rows.part(index).loss(step)
             if beside is not None:

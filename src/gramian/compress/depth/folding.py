@@ -118,6 +118,7 @@ class _Judge:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, docs: Documents, tokens: int, length: int) -> _Judge:
+        length = min(length, checkpoint.positions or length)
         found = [
             (batch.ids, batch.mask)
             for batch in batches(checkpoint, docs, tokens=tokens, length=length)

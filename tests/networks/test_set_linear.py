@@ -8,8 +8,16 @@ from safetensors.torch import load_file
 
 from gramian.errors import GramianError
 from gramian.maps import Affine, Dense, Identity, IdentityPlus, LowRank
-from gramian.networks import Arrange, FoldMap, FoldOutputs, FoldReader, Plan, SetLinear, SplitLinear
-from gramian.networks import apply
+from gramian.networks import (
+    Arrange,
+    FoldMap,
+    FoldOutputs,
+    FoldReader,
+    Plan,
+    SetLinear,
+    SplitLinear,
+    apply,
+)
 from gramian.networks import open as open_checkpoint
 from gramian.networks.certificate import outputs_of
 from tests import tiny

@@ -11,7 +11,7 @@ from gramian.compress import rank
 from gramian.compress.rank.matrices import linears_of
 from gramian.errors import GramianError
 from gramian.moments import MomentSet
-from gramian.networks import Needs, Need, Plan, SplitLinear, apply, linears
+from gramian.networks import Need, Needs, Plan, SplitLinear, apply, linears
 from gramian.networks import open as open_checkpoint
 from gramian.networks.certificate import outputs_of
 from tests import tiny
@@ -292,7 +292,7 @@ def test_bad_input(case, tmp_path):
     some = moments_of(checkpoint, Needs.of([Need("0.attn_in")]))
     with pytest.raises(GramianError, match="--for rank"):
         rank.plan(checkpoint, some)
-    other, foreign = case("gpt2")
+    foreign = case("gpt2")[1]
     with pytest.raises(GramianError, match="not of"):
         rank.plan(checkpoint, foreign)
 

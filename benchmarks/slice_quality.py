@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gramian.compress import slicing
 from gramian.compress.slicing.bases import FIT, discarded
 from gramian.evaluate import perplexity
 from gramian.maps import Dense
+from gramian.networks import Move
 from gramian.networks.building import built
 from gramian.networks.draft import Draft
 
@@ -60,7 +62,8 @@ class Bench:
             return basis.rows[:width].clone()
         if kind == "random":
             draw = torch.randn(d, d, generator=torch.manual_seed(0), dtype=torch.float64)
-            return torch.linalg.qr(draw).Q[:width]
+            random: Tensor = torch.linalg.qr(draw).Q[:width]
+            return random
         variances = [self.moments.moments(site, FIT).variances for site in self.sites]
         share = sum(one / one.sum() for one in variances)
         assert isinstance(share, Tensor)
@@ -72,7 +75,8 @@ class Bench:
         # Coordinates as they are need no norm folded, and keep the tied head.
         norms = () if kind == "coordinates" else self.base.blueprint.stream_norms()
         rows = self.rows(kind, width)
-        for move in (*(gm.FoldNorm(norm.name) for norm in norms), gm.Narrow(Dense(rows))):
+        moves: list[Move] = [gm.FoldNorm(norm.name) for norm in norms]
+        for move in (*moves, gm.Narrow(Dense(rows))):
             draft = move.rewrite(draft)
         tensors = draft.computed()
         count = sum(tensor.numel() for tensor in tensors.values())
@@ -104,7 +108,7 @@ class Bench:
 def measure(bench: Bench, widths: list[int], only: str) -> Iterator[dict[str, Any]]:
     kinds: dict[str, Callable[[int], dict[str, Any]]] = {}
     for kind in (*(f"shared {weight:g}" for weight in WEIGHTS), "random", "coordinates"):
-        kinds[kind] = lambda width, kind=kind: bench.narrowed(kind, width)
+        kinds[kind] = partial(bench.narrowed, kind)
     kinds["per site"] = bench.per_site
     if only in "dense":
         model = bench.base.model

@@ -11,6 +11,8 @@ import torch
 from gramian.errors import GramianError
 from gramian.maps import (
     Affine,
+    Blast,
+    BlockDiagonal,
     Chain,
     Dense,
     Diagonal,
@@ -18,10 +20,12 @@ from gramian.maps import (
     IdentityPlus,
     LinearMap,
     LowRank,
+    Monarch,
     Permutation,
+    Sum,
 )
 
-from .zoo import assert_close, normal, orthogonal, permutation
+from .zoo import assert_close, normal, orthogonal, permutation, well_conditioned
 
 
 def test_numpy_in_every_constructor() -> None:
@@ -66,6 +70,16 @@ def test_numpy_in_every_constructor() -> None:
             lambda: Affine(Affine(Identity(2), torch.ones(2)), torch.ones(2)),
             "expected a linear map",
         ),
+        (lambda: BlockDiagonal(torch.ones(2, 2)), "expected 3 dimensions"),
+        (lambda: BlockDiagonal(torch.ones(0, 2, 2)), "expected no zero"),
+        (lambda: Monarch(normal(1, 2, 3, 2, 1), normal(1, 3, 2, 1, 4)), r"\(K, L, r, in / K\)"),
+        (lambda: Monarch(normal(1, 2, 3, 2), normal(1, 2, 2, 1, 4)), "expected 4 dimensions"),
+        (lambda: Monarch(normal(1, 2, 3, 2, 0), normal(1, 2, 2, 0, 4)), "expected .L, out / L"),
+        (lambda: Blast(normal(1, 2, 3, 4), normal(1, 2, 2, 4), normal(1, 3, 4, 2)), "expected .ro"),
+        (lambda: Blast(normal(1, 2, 3, 4), normal(1, 2, 2, 3), normal(1, 2, 3, 2)), "expected .ro"),
+        (lambda: Sum(()), "at least one term"),
+        (lambda: Sum((Identity(2), Identity(3))), "3 x 3, expected 2 x 2"),
+        (lambda: Sum((Affine(Identity(2), torch.ones(2)),)), "a Sum cannot hold a Affine"),
         (lambda: Identity(2) @ Identity(3), "takes 2 features and gets 3"),
         (lambda: Identity(2) @ torch.eye(2), r"@ composes two maps and got a Tensor"),
         (lambda: LowRank(torch.ones(2, 1, device="meta"), torch.ones(1, 2)), "on cpu and meta"),
@@ -202,3 +216,49 @@ def test_mixed_dtypes_compose_in_the_wider() -> None:
     affine = Affine(Identity(3), torch.ones(3).half())
     assert affine(torch.ones(3).half()).dtype == torch.float16
     assert affine.to_linear().weight.dtype == torch.float16
+
+
+def test_structured_maps_count_only_what_they_store() -> None:
+    x = normal(1, 3, 24)
+    monarch = Monarch(normal(1, 4, 6, 4, 1), normal(2, 4, 4, 1, 6))
+    assert monarch.parameters == 4 * 4 * (6 + 6)
+    assert repr(monarch) == ("Monarch(24 -> 24, 4 x 4 slices of rank 1, float64, 192 parameters)")
+    factored = monarch.factored()
+    assert [type(f).__name__ for f in factored.factors[1::2]] == ["BlockDiagonal"] * 2
+    assert_close(factored(x), monarch(x))
+    slices = monarch.to_dense().reshape(6, 4, 4, 6)
+    assert torch.linalg.matrix_rank(slices.permute(1, 2, 0, 3)).unique().tolist() == [1]
+    blast = Blast(normal(1, 3, 8, 2), normal(2, 3, 4, 2), normal(3, 4, 2, 6))
+    assert blast.parameters == 2 * (24 + 24 + 3 * 4)
+    block = blast.left[1] @ torch.diag(blast.gains[1, 2]) @ blast.right[2]
+    assert_close(blast.to_dense()[8:16, 12:18], block)
+    low = Blast(blast.left, torch.ones(3, 4, 2).double(), blast.right)
+    assert_close(
+        low.to_dense(), blast.left.flatten(0, 1) @ blast.right.transpose(0, 1).flatten(1, 2)
+    )
+    blocks = BlockDiagonal(normal(1, 3, 8, 8))
+    assert blocks.parameters == 3 * 64
+    assert_close(blocks.to_dense(), torch.block_diag(*blocks.blocks))
+    total = Sum((blocks, Sum((low, LowRank(normal(4, 24, 1), normal(5, 1, 24))))))
+    assert [type(term).__name__ for term in total.terms] == ["BlockDiagonal", "Blast", "LowRank"]
+    assert total.parameters == 192 + 120 + 48
+
+
+def test_a_sum_of_symmetric_maps_is_symmetric() -> None:
+    total = Sum((Diagonal(normal(1, 3)), Identity(3)))
+    assert total.tags == {"symmetric"}
+    assert Sum((Dense(normal(1, 3, 3)), Identity(3))).tags == set()
+
+
+def test_wide_structured_maps_never_form_the_matrix() -> None:
+    size = 300_000  # a square matrix of this size holds 720 GB
+    x = normal(3, 2, size)
+    blocks = BlockDiagonal(well_conditioned(1, 30, 30)[None].repeat(size // 30, 1, 1))
+    assert_close(blocks.inverse()(blocks(x)), x)
+    assert_close(blocks.pinv()(blocks(x)), x)
+    groups, pieces = 500, 600
+    left = orthogonal(1, pieces)[None, :, :, None].expand(groups, -1, -1, -1)
+    right = orthogonal(2, groups)[None, :, None].expand(pieces, -1, -1, -1)
+    monarch = Monarch(left, right)
+    assert_close(monarch(x).norm(dim=1), x.norm(dim=1))
+    assert_close(monarch.T(monarch(x)), x, 1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from gramian.maps import (
     Affine,
+    Blast,
+    BlockDiagonal,
     Chain,
     Dense,
     Diagonal,
@@ -18,8 +21,10 @@ from gramian.maps import (
     IdentityPlus,
     LinearMap,
     LowRank,
+    Monarch,
     Permutation,
     Sparse,
+    Sum,
     Tag,
 )
 
@@ -62,6 +67,57 @@ def rotation(seed: int, size: int) -> LinearMap:
     return permutation(seed, size) if size & (size - 1) else Hadamard(size)
 
 
+def divisor(seed: int, size: int) -> int:
+    """One of the numbers that divide a size."""
+    found = [n for n in range(1, size + 1) if size % n == 0]
+    return found[seed % len(found)]
+
+
+def blocks(seed: int, count: int, out: int, inn: int) -> Tensor:
+    return torch.stack([well_conditioned(seed + i, out, inn) for i in range(count)])
+
+
+def monarch(seed: int, size: int) -> Monarch:
+    """Square blocks in both factors, so that it has an inverse."""
+    outer = divisor(seed, size)
+    inner = size // outer
+    left, right = blocks(seed, outer, inner, inner), blocks(seed + 99, inner, outer, outer)
+    return Monarch(left[..., None], right[:, :, None])
+
+
+def blast(seed: int, size: int) -> Blast:
+    """Of full rank: the two parts of an invertible product in pieces."""
+    rows, columns = divisor(seed, size), divisor(seed + 1, size)
+    left, right = well_conditioned(seed, size, size), orthogonal(seed + 1, size)
+    return Blast(
+        left.reshape(rows, -1, size),
+        torch.ones(rows, columns, size).double(),
+        right.reshape(size, columns, -1).transpose(0, 1),
+    )
+
+
+def random_monarch(seed: int, out: int, inn: int) -> Monarch:
+    groups, pieces, rank = divisor(seed, out), divisor(seed + 1, inn), 1 + seed % 2
+    return Monarch(
+        normal(seed, groups, out // groups, pieces, rank),
+        normal(seed + 1, pieces, groups, rank, inn // pieces),
+    )
+
+
+def random_blast(seed: int, out: int, inn: int) -> Blast:
+    rows, columns, rank = divisor(seed, out), divisor(seed + 1, inn), 1 + seed % 3
+    return Blast(
+        normal(seed, rows, out // rows, rank),
+        normal(seed + 1, rows, columns, rank),
+        normal(seed + 2, columns, rank, inn // columns),
+    )
+
+
+def random_blocks(seed: int, out: int, inn: int) -> BlockDiagonal:
+    count = divisor(seed, math.gcd(out, inn))
+    return BlockDiagonal(normal(seed, count, out // count, inn // count))
+
+
 SQUARE: dict[str, Callable[[int, int], LinearMap]] = {
     "identity": lambda s, n: Identity(n),
     "diagonal": lambda s, n: Diagonal(normal(s, n).sign() * (0.5 + normal(s + 1, n).abs())),
@@ -89,6 +145,14 @@ SQUARE: dict[str, Callable[[int, int], LinearMap]] = {
     "identity plus nothing": lambda s, n: IdentityPlus(
         LowRank(torch.zeros(n, 0).double(), torch.zeros(0, n).double())
     ),
+    "block diagonal": lambda s, n: BlockDiagonal(
+        blocks(s, divisor(s, n), n // divisor(s, n), n // divisor(s, n))
+    ),
+    "monarch": monarch,
+    "blast": blast,
+    "sum": lambda s, n: Sum(
+        (Diagonal(2 * torch.ones(n).double()), Dense(0.5 * orthogonal(s, n)), permutation(s, n))
+    ),
     "chain": lambda s, n: Chain(
         (Dense(well_conditioned(s, n, n)), permutation(s, n), Dense(well_conditioned(s + 1, n, n)))
     ),
@@ -106,6 +170,10 @@ SINGULAR: dict[str, Callable[[int, int], LinearMap]] = {
     ),
     "no rank": lambda s, n: LowRank(torch.zeros(n, 0).double(), torch.zeros(0, n).double()),
     "zero factors": lambda s, n: LowRank(torch.zeros(n, 2).double(), normal(s, 2, n)),
+    "singular block": lambda s, n: BlockDiagonal(
+        torch.stack([torch.zeros(divisor(s, n), divisor(s, n)).double()] * (n // divisor(s, n)))
+    ),
+    "sum of opposites": lambda s, n: Sum((Dense(w := well_conditioned(s, n, n)), Dense(-w))),
     "eraser": lambda s, n: IdentityPlus(projector(s, n, (n + 1) // 2)),
     "tagged eraser": lambda s, n: IdentityPlus(
         projector(s, n, 1), tags={Tag.PROJECTION, Tag.SYMMETRIC}
@@ -130,6 +198,10 @@ RECTANGULAR: dict[str, Callable[[int, int, int], LinearMap]] = {
     ),
     "low rank": lambda s, o, i: LowRank(normal(s, o, 2), normal(s + 1, 2, i)),
     "rank above size": lambda s, o, i: LowRank(well_conditioned(s, o, 9), orthogonal(s, 9)[:, :i]),
+    "block diagonal": random_blocks,
+    "monarch": random_monarch,
+    "blast": random_blast,
+    "sum": lambda s, o, i: Sum((random_blocks(s, o, i), LowRank(normal(s, o, 1), normal(s, 1, i)))),
     "narrow chain": lambda s, o, i: Chain((Dense(normal(s, o, 1)), Dense(normal(s + 1, 1, i)))),
     "turned chain": lambda s, o, i: Chain(
         (permutation(s, o), Dense(well_conditioned(s, o, i)), permutation(s + 1, i))

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from gramian.errors import GramianError, refuse_existing
 from gramian.maps.affine import Affine
+from gramian.maps.blast import Blast
+from gramian.maps.block_diagonal import BlockDiagonal
 from gramian.maps.chain import Chain
 from gramian.maps.dense import Dense
 from gramian.maps.diagonal import Diagonal
@@ -25,8 +27,10 @@ from gramian.maps.identity import Identity
 from gramian.maps.identity_plus import IdentityPlus
 from gramian.maps.linear_map import LinearMap
 from gramian.maps.low_rank import LowRank
+from gramian.maps.monarch import Monarch
 from gramian.maps.permutation import Permutation
 from gramian.maps.sparse import Sparse
+from gramian.maps.sum import Sum
 from gramian.maps.tags import as_tags
 
 VERSION = "1"
@@ -41,7 +45,11 @@ KINDS: dict[str, type[LinearMap]] = {
         Dense,
         LowRank,
         IdentityPlus,
+        BlockDiagonal,
+        Monarch,
+        Blast,
         Chain,
+        Sum,
         Affine,
     )
 }

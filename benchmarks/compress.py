@@ -1,12 +1,16 @@
 """Compression beside the published steps of its methods, on the same tokens in one run.
 
-    python benchmarks/compress.py [rank] --data VALID.txt --eval TEST.txt [--tokens 16k] [--json]
+    python benchmarks/compress.py [rank] [depth] --data VALID.txt --eval TEST.txt [--tokens 16k]
 
 rank: all linears of SmolLM2-135M at five sizes: ours (moments collected once, every linear solved
 once, one plan for each size) and the published steps of SVD-LLM (`svdllm_transcription.py`: sums
 collected once, every linear decomposed for each size). Seconds of collecting and of solving, and
 perplexity on the first 16 windows of 512 tokens of TEST; factors are multiplied out to be judged,
 which is not timed. Ours is measured with its default allocation and with SVD-LLM's.
+
+depth: 1, 2, 3, 5 and 8 blocks removed: ours (moments collected once, a cut chosen and a map solved
+for each size), the same blocks dropped, and the published steps of ReplaceMe
+(`replaceme_transcription.py`: for each size a pass that chooses and a pass that fits).
 
 Each part is a function of `Setting` that returns rows of a table and summary figures, and is
 entered in `PARTS`.
@@ -55,7 +59,9 @@ class Setting:
         from gramian.data import Packing
 
         docs = gm.documents(str(self.data))
-        packed = Packing(docs, self.base.tokenizer, rows=2048, tokens=self.tokens, length=512)
+        packed = Packing(
+            docs, self.base.tokenizer, rows=2048, tokens=self.tokens, length=self.length
+        )
         return torch.cat([batch.ids[batch.mask.all(1)] for batch in packed])
 
     @cached_property
@@ -138,7 +144,53 @@ def with_factors(base: Any, factors: dict[str, tuple[Tensor, Tensor]]) -> nn.Mod
     return built(draft, tensors, base.device)
 
 
-PARTS: dict[str, Callable[[Setting], tuple[Rows, dict[str, float]]]] = {"rank": rank}
+DEPTH_SIZES = (1, 2, 3, 5, 8)
+
+
+def depth(setting: Setting) -> tuple[Rows, dict[str, float]]:
+    """Blocks removed and replaced by a linear map: ours, dropping them, the published steps."""
+    if __package__:
+        from benchmarks import replaceme_transcription as replaceme
+    else:
+        import replaceme_transcription as replaceme  # type: ignore[no-redef]
+
+    from gramian.compress import depth as room
+
+    base, clock = setting.base, Clock()
+    base.digest, setting.calibration, setting.held_out  # noqa: B018  read before any clock runs
+    with clock("ours, collecting"):
+        needs = room.needs(base, max_remove=max(DEPTH_SIZES), linearity=False)
+        moments = setting.collected(needs)
+    rows: Rows = []
+    for remove in DEPTH_SIZES:
+        with clock("ours, solving"):
+            plan = room.plan(base, moments, remove=remove)
+        dropped = room.plan(base, moments, remove=remove, method="drop")
+        row: dict[str, Any] = {"removed": remove, "ours": setting.planned(plan)}
+        row["dropped"] = setting.planned(dropped)
+        windows = setting.calibration.split(4)
+        with clock("published steps, collecting"):
+            block = replaceme.choose(base.model, windows, remove)
+        with clock("published steps, solving"):
+            step = replaceme.solve(base.model, windows, block, remove)
+        draft = Draft.of(base)
+        changed = replaceme.removed(base.model, block, remove, step)
+        draft = draft.with_tensors({name: (lambda t=t: t) for name, t in changed.items()})
+        draft = gm.DropLayers(tuple(range(block + 1, block + 1 + remove))).rewrite(draft)
+        row["published steps"] = setting.judged(built(draft, draft.computed(), base.device))
+        row["ours over published steps"] = row["ours"] / row["published steps"]
+        rows.append(row)
+    ours, theirs = (
+        sum(seconds for name, seconds in clock.seconds.items() if name.startswith(side))
+        for side in ("ours", "published")
+    )
+    return rows, clock.seconds | {"published steps over ours, seconds in all": theirs / ours}
+
+
+PARTS: dict[str, Callable[[Setting], tuple[Rows, dict[str, float]]]] = {
+    "rank": rank,
+    "depth": depth,
+}
 
 
 def show(part: str, rows: Rows, figures: dict[str, float]) -> None:

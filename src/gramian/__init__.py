@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gramian.networks import (
         Arrange,
         CentreWriters,
+        CombineLayers,
         DropLayers,
         FoldMap,
         FoldNorm,
@@ -68,6 +69,7 @@ _NAMES = {
     "add_moments": "gramian.moments",
     "Arrange": "gramian.networks",
     "CentreWriters": "gramian.networks",
+    "CombineLayers": "gramian.networks",
     "DropLayers": "gramian.networks",
     "FoldMap": "gramian.networks",
     "FoldNorm": "gramian.networks",
@@ -110,6 +112,7 @@ _ROOMS = (
 __all__ = [
     "Arrange",
     "CentreWriters",
+    "CombineLayers",
     "DropLayers",
     "FoldMap",
     "FoldNorm",

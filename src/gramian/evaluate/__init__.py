@@ -2,7 +2,18 @@
 
 from gramian.evaluate.comparison import Comparison, compare
 from gramian.evaluate.perplexity import Perplexity, perplexity
+from gramian.evaluate.reading import Reading, read
 from gramian.evaluate.size import Size, size
 from gramian.evaluate.windows import check_causal
 
-__all__ = ["Comparison", "Perplexity", "Size", "check_causal", "compare", "perplexity", "size"]
+__all__ = [
+    "Comparison",
+    "Perplexity",
+    "Reading",
+    "Size",
+    "check_causal",
+    "compare",
+    "perplexity",
+    "read",
+    "size",
+]

@@ -35,13 +35,14 @@ from gramian.networks.needs import Cost, Need, Needs, linears, rank
 from gramian.networks.paired import collect_pair
 from gramian.networks.plan import Plan
 from gramian.networks.ray_shards import collect_on_ray
+from gramian.networks.realise import realise
 from gramian.networks.settings import Settings
 
 __all__ = [
     "Arrange",
     "Blueprint",
-    "Captured",
     "CacheLatent",
+    "Captured",
     "CentreWriters",
     "Certificate",
     "Checkpoint",
@@ -76,4 +77,5 @@ __all__ = [
     "linears",
     "open",
     "rank",
+    "realise",
 ]

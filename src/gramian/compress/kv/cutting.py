@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,7 @@ from gramian.compress.kv.parts import Cut
 from gramian.errors import GramianError
 from gramian.moments import Moments, MomentSet
 from gramian.networks import Checkpoint
+from gramian.networks.draft import Draft
 from gramian.solvers.latent import Latent, latent
 from gramian.solvers.spectrum import about
 
@@ -64,22 +65,30 @@ class How:
         return int(text)
 
 
-def cuts(checkpoint: Checkpoint, moments: MomentSet, how: How) -> list[Cut]:
+def cuts(
+    checkpoint: Checkpoint,
+    moments: MomentSet,
+    how: How,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Cut]:
     """The directions of keys and values of every layer, keys first.
 
     Raises
     ------
     GramianError : the method cannot be used on this network.
     """
+    draft = Draft.of(checkpoint)
     found: list[Cut] = []
     rotations: dict[str | None, Rotation | None] = {}
     for layer in checkpoint.blueprint.layers:
         name = _rotation_name(checkpoint, layer.index)
         if name not in rotations:
             rotations[name] = rotation_of(checkpoint, layer.index, moments.recipe.length)
-        here = AttentionLayer.of(checkpoint, layer.index, rotations[name])
+        here = AttentionLayer.of(draft, layer.index, rotations[name])
         rows = moments.moments(here.site, fold=("train", "select"), sinks=True)
         found += (_keys(here, rows, how), _values(here, rows, how))
+        if progress:
+            progress(layer.index + 1, checkpoint.blueprint.depth)
     return found
 
 
@@ -94,8 +103,9 @@ def _keys(layer: AttentionLayer, rows: Moments, how: How) -> Cut:
     second, kept = _second(layer, "k", rows, how)
     metric = None
     if how.metric == "read" and how.method != "svd" and not layer.normed:
-        metric = [layer.query_metric(rows, head) for head in range(layer.heads.keys)]
-    return Cut(layer.layer.index, "k", _grouped(second, metric, layer, how), kept)
+        metric = layer.query_metrics(rows)
+    groups = _grouped(second, metric, layer, how)
+    return Cut(layer.layer.index, "k", groups, kept, _key_weight(groups, metric, layer))
 
 
 def _rotated_keys(layer: AttentionLayer, rows: Moments, how: How) -> Cut:
@@ -106,29 +116,48 @@ def _rotated_keys(layer: AttentionLayer, rows: Moments, how: How) -> Cut:
             "moments do not follow from its input; use method='palu', which cuts keys before both"
         )
     keys = rows.through(layer.made("k"))
+    metrics = layer.query_metrics(rows) if how.metric == "read" else None
     found = []
     for head in range(layer.heads.keys):
         one = keys.select(layer.heads.columns([head]))
         second, mean = one.raw() / one.count, one.mean
         if layer.rotation is not None:
             second, mean = layer.rotation.average(second), layer.rotation.mean(mean)
-        metric = layer.query_metric(rows, head) if how.metric == "read" else None
+        metric = None if metrics is None else metrics[head]
         found.append(latent(second - torch.outer(mean, mean), metric))
     none = torch.zeros(layer.width("k"), dtype=torch.float64)
-    return Cut(layer.layer.index, "k", tuple(found), none)
+    groups = tuple(found)
+    return Cut(layer.layer.index, "k", groups, none, _key_weight(groups, metrics, layer))
+
+
+def _key_weight(
+    groups: Sequence[Latent], metric: Sequence[Tensor] | None, layer: AttentionLayer
+) -> float:
+    """Of errors in logits their mean square over query heads, scaled as the softmax sees them.
+
+    To first order an error ``e_j`` in the logits moves the output by ``sum a_j e_j (v_j - z)``,
+    about ``e`` times its length, so that a squared error in logits stands beside a share of the
+    output lost with values.
+    """
+    return _share(groups) if metric is None else layer.scaling**2 / layer.heads.count
+
+
+def _share(groups: Sequence[Latent]) -> float:
+    """What makes errors shares of all that the groups carry."""
+    total = sum(group.total for group in groups)
+    return 1 / total if total > 0 else 1.0
 
 
 def _values(layer: AttentionLayer, rows: Moments, how: How) -> Cut:
     second, kept = _second(layer, "v", rows, how)
     metric = None
     if how.metric == "read" and how.method != "svd":
-        metric = [layer.output_metric(head) for head in range(layer.heads.keys)]
-    return Cut(layer.layer.index, "v", _grouped(second, metric, layer, how), kept)
+        metric = layer.output_metrics()
+    groups = _grouped(second, metric, layer, how)
+    return Cut(layer.layer.index, "v", groups, kept, _share(groups))
 
 
-def _second(
-    layer: AttentionLayer, kind: Kind, rows: Moments, how: How
-) -> tuple[Tensor, Tensor]:
+def _second(layer: AttentionLayer, kind: Kind, rows: Moments, how: How) -> tuple[Tensor, Tensor]:
     """Second moments of keys or values about what is put back, and that."""
     made = layer.made(kind)
     if how.method == "svd":

@@ -16,11 +16,11 @@ def needs(checkpoint: Checkpoint) -> Needs:
     ------
     GramianError : the network keeps no keys and values from one token to the next.
     """
-    checkpoint.require_logits("compress kv")
-    layers = [layer for layer in checkpoint.blueprint.layers if {"q", "k", "v"} <= set(layer.taps)]
-    if not layers:
+    plan = checkpoint.blueprint
+    layers = [layer for layer in plan.layers if {"attn_in", "q", "k", "v"} <= set(layer.taps)]
+    if not plan.causal or not layers:
         raise GramianError(
-            f"{checkpoint.name} (a {checkpoint.blueprint.model_type} network) has no attention "
-            "whose keys and values are known; there is no cache to cut"
+            f"{checkpoint.name} (a {plan.model_type} network) keeps no cache of keys and values "
+            "from one token to the next; expected a causal language model"
         )
-    return Needs.of(Need(f"{layer.index}.attn_in") for layer in layers)
+    return Needs.of(Need(f"{plan.main.prefix}{layer.index}.attn_in") for layer in layers)

@@ -23,16 +23,13 @@ class Cut:
     groups: tuple[Latent, ...]
     kept: Tensor
     """(width,) what is put back whatever the rank: the mean of the rows, or their bias."""
+    weight: float
+    """What a unit of what is lost counts beside that of other cuts."""
 
     @property
     def width(self) -> int:
         """Features of all heads."""
         return len(self.kept)
-
-    @property
-    def total(self) -> float:
-        """What all directions of all groups carry."""
-        return sum(group.total for group in self.groups)
 
     def map(self, ranks: tuple[int, ...]) -> LinearMap:
         """``P (y - m) + m`` with ``P`` of these ranks, one for each group, as thin factors."""
@@ -41,6 +38,11 @@ class Cut:
         down = torch.block_diag(*(group.encode[:rank] for group, rank in pairs))
         map = LowRank(up, down)
         return Affine(map, self.kept - map(self.kept)) if bool(self.kept.any()) else map
+
+    def lost(self, ranks: tuple[int, ...]) -> float:
+        """What ranks lose, weighted."""
+        pairs = zip(self.groups, ranks, strict=True)
+        return self.weight * sum(group.lost(rank) for group, rank in pairs)
 
     def error(self, rows: Moments, ranks: tuple[int, ...]) -> float:
         """Expected squared error over the expected squared length, for rows of these moments."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +15,7 @@ from gramian.compress.kv.parts import Cut
 from gramian.errors import GramianError
 from gramian.moments import MomentSet
 from gramian.networks import CacheLatent, Checkpoint, FoldProjection, Move, Plan
+from gramian.networks.draft import Draft
 
 Allocate = Literal["greedy", "uniform"]
 
@@ -53,12 +54,13 @@ def plan(
     keys: float | None = None,
     values: float | None = None,
     method: Method = "palu",
-    groups: str | int = "joint",
+    groups: str | int | None = None,
     metric: Metric = "read",
     allocate: Allocate = "greedy",
     multiple: int = 1,
-    centre: bool = True,
+    centre: bool = False,
     dense: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """A cache of fewer numbers per token, each direction kept where it loses least.
 
@@ -71,44 +73,69 @@ def plan(
     ----------
     keep : share of the cache, in (0, 1], dealt between keys and values.
     keys, values : instead of ``keep``, the share of each; one that is not given stays whole.
-    groups : ``"head"``, ``"joint"`` (one basis for all heads of a layer) or heads in a group.
+    groups : ``"head"``, ``"joint"`` (one basis for all heads of a layer) or heads in a group; by
+        default joint, and head for matryoshka.
     metric : ``"read"`` counts errors where they are read, in attention logits and in what the
         output matrix writes; ``"plain"`` counts those of keys and values, as the papers do.
     allocate : ``"greedy"``, or ``"uniform"`` for the same share everywhere.
     multiple : ranks are multiples of this, or whole.
-    centre : spend no direction on means, where there is a bias to put them in.
+    centre : spend no direction on means, where there is a bias to put them in. Of values that is
+        worse than it looks: heads that have nothing to say attend to a first token whose value is
+        about zero, and what is left of the mean there counts in full.
     dense : multiply the factors out: an ordinary checkpoint that caches as much as before, to
         measure quality with.
+    progress : called with layers done and layers in all.
 
     Raises
     ------
     GramianError : moments of another model or without ``attn_in``, shares out of range, groups
         that do not divide the heads, or a network whose cache cannot be cut so.
     """
+    if dense and method == "matryoshka":
+        raise GramianError(
+            "matryoshka cuts keys behind their rotation, which no weights can do: it has no dense "
+            "form (dense, --dense); use method='palu'"
+        )
+    shares = Shares(keep, keys, values)
+    how = How(method, groups or ("head" if method == "matryoshka" else "joint"), metric, centre)
     needs(checkpoint).require(checkpoint, moments, "kv")
-    how = How(method, groups, metric, centre)
-    found = cuts(checkpoint, moments, how)
-    ranks = _ranks(found, Shares(keep, keys, values), allocate, multiple)
+    found = cuts(checkpoint, moments, how, progress)
+    ranks = _ranks(found, shares, allocate, multiple)
+    draft = Draft.of(checkpoint)
     moves: list[Move] = []
     treated = []
+    parameters = 0
     for cut, chosen in zip(found, ranks, strict=True):
-        here = AttentionLayer.of(checkpoint, cut.layer, None)
-        report = moments.moments(here.site, fold="report", sinks=True).through(here.made(cut.kind))
+        here = AttentionLayer.of(draft, cut.layer, None)
+        made = here.made(cut.kind)
+        parameters += made.in_features * made.out_features
+        report = moments.moments(here.site, fold="report", sinks=True).through(made)
         rotated = method == "matryoshka" and cut.kind == "k"
         error = None if rotated else cut.error(report, chosen)
         treated.append(Treated(cut.layer, sum(chosen) / cut.width, error, cut.kind))
         if sum(chosen) < cut.width:
-            moves.append(_move(here, cut, chosen, rotated=method=="matryoshka", dense=dense))
-    rows = sum(moments.counts[fold]["rows"] for fold in ("train", "select"))
+            moves.append(_move(here, cut, chosen, rotated=rotated, dense=dense))
     return compression(
         checkpoint,
         moves,
         method=method,
         treated=treated,
-        treated_parameters=1,
-        rows=rows,
+        treated_parameters=parameters,
+        rows=sum(moments.counts[fold]["rows"] for fold in ("train", "select")),
         width=checkpoint.blueprint.width,
+        warnings=_DENSE if dense else (),
+        kept={kind: _kept(found, ranks, kind) for kind in ("k", "v")},
+        folded=[move.site for move in moves if isinstance(move, CacheLatent) and move.fold],
     )
+
+
+_DENSE = ("multiplied out, the network caches as much as before; leave dense out to cache less",)
+
+
+def _kept(found: Sequence[Cut], ranks: Sequence[tuple[int, ...]], kind: str) -> float:
+    """The share of all keys or of all values that is kept."""
+    pairs = [(sum(r), cut.width) for cut, r in zip(found, ranks, strict=True) if cut.kind == kind]
+    return sum(rank for rank, _ in pairs) / sum(width for _, width in pairs)
 
 
 def _ranks(
@@ -132,8 +159,7 @@ def _ranks(
         elif allocate == "uniform":
             dealt = uniform(sizes, share, multiple=multiple)
         else:
-            # Tails of layers compare as shares of what the layer carries.
-            weights = [1 / (cut.total or 1.0) for cut in map(found.__getitem__, here) for _ in cut.groups]
+            weights = [found[i].weight for i in here for _ in found[i].groups]
             dealt = greedy(curves, weights, int(share * sum(sizes) + 1e-9), multiple=multiple)
         rest = iter(dealt)
         for i in here:
@@ -146,7 +172,7 @@ def _move(
 ) -> Move:
     map = cut.map(ranks)
     site = layer.site.replace("attn_in", cut.kind)
-    if rotated and cut.kind == "k":
+    if rotated:
         return CacheLatent(f"{site}_rope", map, ranks)
     if dense:
         return FoldProjection(site, map)

@@ -82,9 +82,7 @@ class FoldedOutput(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         groups = x.unflatten(-1, (len(self.ranks), self.shared, self.width))
-        fronts = [
-            groups[..., g, :, :rank].flatten(-2) for g, rank in enumerate(self.ranks)
-        ]
+        fronts = [groups[..., g, :, :rank].flatten(-2) for g, rank in enumerate(self.ranks)]
         result: Tensor = self.up(torch.cat(fronts, dim=-1))
         return result
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from gramian.errors import GramianError
+from gramian.networks.quiet import quiet
 from gramian.networks.structures import latents, modules, table
 from gramian.networks.structures.building import filled
 from gramian.networks.structures.table import MARK
@@ -134,9 +135,10 @@ def load_with_own_code(folder: Path, auto: str, dtype: torch.dtype) -> nn.Module
             file, _, kind = auto_map[name].partition(".")
             classes[name] = getattr(_module(package, file, folder), kind)
         config = classes["AutoConfig"].from_pretrained(folder)
-        model: nn.Module = filled(
-            classes[auto], folder, config=config, dtype=dtype, use_safetensors=True
-        )
+        with quiet():
+            model: nn.Module = filled(
+                classes[auto], folder, config=config, dtype=dtype, use_safetensors=True
+            )
     finally:
         for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
             del sys.modules[name]

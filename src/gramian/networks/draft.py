@@ -13,7 +13,7 @@ from gramian.errors import GramianError
 from gramian.networks.blueprint import Blueprint, Matrix
 from gramian.networks.checkpoint import Checkpoint, skeleton, state
 from gramian.networks.families import blueprint
-from gramian.networks.structures import factors_of, marked
+from gramian.networks.structures import PARTS, WHOLE, marked, structures_of
 
 Lazy = Callable[[], Tensor]
 
@@ -110,8 +110,14 @@ class Draft:
 
     def _factor(self, matrix: Matrix, name: str) -> Matrix:
         path = matrix.weight.removesuffix(".weight")
-        if path not in factors_of(self.config):
+        kind = structures_of(self.config).get(path, {}).get("kind", "")
+        if kind in WHOLE:
             return matrix
+        if name not in PARTS[kind]:
+            raise GramianError(
+                f"{path} is stored as {kind.replace('_', ' ')}, which have no one matrix of their "
+                f"{'outputs' if name == 'up' else 'inputs'}; make this move before that one"
+            )
         part = f"{path}.{name}"
         return replace(matrix, weight=f"{part}.weight", layout="out_in", bias=f"{part}.bias")
 

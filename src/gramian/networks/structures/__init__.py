@@ -15,10 +15,12 @@ from gramian.networks.structures.marks import (
     structures_of,
 )
 from gramian.networks.structures.own_code import load_with_own_code, write_own_code
-from gramian.networks.structures.table import MARK
+from gramian.networks.structures.table import MARK, PARTS, WHOLE
 
 __all__ = [
     "MARK",
+    "PARTS",
+    "WHOLE",
     "factors_of",
     "load_with_own_code",
     "marked",

@@ -21,6 +21,17 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 """Kind of structure -> its sizes: integers of at least 1; of ranks a list, one for each group."""
 
+PARTS: dict[str, tuple[str, ...]] = {
+    "factors": ("down", "up"),
+    "latents": ("down",),
+    "folded_values": ("down",),
+    "folded_output": ("up",),
+}
+"""Kind of structure -> which of its parts is a matrix that takes its inputs (``down``) or gives
+its outputs (``up``)."""
+WHOLE = ("", "rotated_keys")
+"""Kinds, and none, that keep the matrix in one piece under its own name."""
+
 Table = dict[str, dict[str, Any]]
 
 _PATH = re.compile(r"[^\W\d]\w*(\.\w+)*")
@@ -85,6 +96,8 @@ def parallel_plan(plan: Mapping[str, str], table: Table, depth: int) -> dict[str
     one cut by its inputs the first one is cut so. A pattern that stood for a structured linear is
     written out for the layers in which it stands for a plain one.
     """
+    if any("ranks" in structure for structure in table.values()):
+        return {}  # coordinates are shared by heads, which are what is cut
     parts: dict[str, str] = {}
     rest: dict[str, str] = {}
     for pattern, style in plan.items():

@@ -50,9 +50,9 @@ def cosine_map(
     judge: BranchRows,
     *,
     beside: Quadratic | None = None,
-    epochs: int = 40,
+    epochs: int = 30,
     batch: int = 1024,
-    rate: float = 1e-3,
+    rate: float = 5e-3,
     patience: int = 4,
     seed: int = 0,
 ) -> Directed:

@@ -42,7 +42,7 @@ def fold_layers(
     span: int = 4,
     interval: int = 2,
     threshold: float | None = None,
-    tokens: int = 1024,
+    tokens: int = 512,
     length: int = 128,
 ) -> Folded:
     """LaCo: fold blocks into the one below them, from the top down, checked on a few documents.

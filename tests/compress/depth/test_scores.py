@@ -97,6 +97,9 @@ def test_the_writer_is_found_and_avoided(sinking):
     assert "follows it" in after[0]
     assert warnings_for(writer, [Cut(3, 1)], fitted=False) == []
     assert warnings_for(writer, [Cut(4, 1)], fitted=True) == []
+    for remove, clear in ((1, {1, 4, 5}), (2, {4})):
+        cuts = depth.plan(checkpoint, moments, remove=remove).evidence["cuts"]
+        assert cuts[0]["layers"][0] in clear
     plan = depth.plan(checkpoint, moments, layers=(2,))
     assert plan.evidence["sink_writer"] == 2
     assert any("takes it out" in said for said in plan.evidence["warnings"])

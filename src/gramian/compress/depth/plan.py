@@ -13,7 +13,7 @@ from gramian.compress.depth.fit import Fitted, fit, require_foldable
 from gramian.compress.depth.folding import fold_layers
 from gramian.compress.depth.needs import longest_cut, needs_of_cut
 from gramian.compress.depth.scores import By, fitted_from, price, scores
-from gramian.compress.depth.sink import warnings_for
+from gramian.compress.depth.sink import touches, warnings_for
 from gramian.data import Documents
 from gramian.errors import GramianError
 from gramian.moments import MomentSet
@@ -23,6 +23,9 @@ from gramian.registry import method as registered
 
 Method = Literal["replace", "drop", "laco"]
 Objective = Literal["ls", "weighted", "cosine"]
+LAST = 1e6
+"""Added to the price of a cut that touches the writer of the attention sink: taken only where
+there is no other."""
 
 
 @registered("depth", job="compress", paper="2505.02819, 2403.17887, 2403.03853, 2402.11187")
@@ -54,7 +57,8 @@ def plan(
         the network as it was.
     layers : the blocks to remove, instead of ``remove``, ``cuts`` and ``by``.
     by : what the cheapest cut is: ``angular`` distance of the stream before and after it,
-        block ``influence``, or ``residual``, the error that its map leaves.
+        block ``influence``, or ``residual``, the error that its map leaves. Cuts that take out
+        the writer of the attention sink, or whose map would sit on its output, come last.
     objective : ``ls``; ``weighted``, rows by one over their squared length after the cut; or
         ``cosine``. The last two read raw rows (``reservoir=``, ``--rows``).
     ridge : towards the identity, over the median eigenvalue; None chooses it on ``select``.
@@ -86,11 +90,12 @@ def plan(
         chosen = cuts_of(tuple(layers), depth)
     else:
         assert remove is not None
+        cost, writer = price(checkpoint, moments, scored, by), scored.sink_writer
         chosen = cheapest(
             depth,
             remove,
             cuts,
-            price(checkpoint, moments, scored, by),
+            lambda cut: cost(cut) + LAST * touches(writer, cut, fitted=method == "replace"),
             lambda cut: method == "drop" or fitted_from(checkpoint, moments, cut),
         )
     warnings = warnings_for(scored.sink_writer, chosen, fitted=method == "replace")

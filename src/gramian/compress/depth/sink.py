@@ -47,15 +47,22 @@ def sink_writer(rows: StreamChange, sinks: StreamChange) -> SinkWriter | None:
     return found
 
 
+def touches(writer: SinkWriter | None, cut: Cut, *, fitted: bool) -> bool:
+    """Whether a cut takes the writer out or, with a map in its place, sits on its output."""
+    if writer is None:
+        return False
+    return writer.layer in cut.layers or (fitted and writer.layer == cut.start - 1)
+
+
 def warnings_for(writer: SinkWriter | None, cuts: Iterable[Cut], *, fitted: bool) -> list[str]:
     """What to say of cuts that touch the writer."""
     said: list[str] = []
     for cut in cuts:
-        if writer is None or writer.layer not in (cut.start - 1, *cut.layers):
+        if writer is None or not touches(writer, cut, fitted=fitted):
             continue
         if writer.layer in cut.layers:
             said.append(f"the cut of {cut} takes it out: {writer}; choose other blocks")
-        elif fitted:
+        else:
             said.append(
                 f"the cut of {cut} follows it, and its map is fitted on rows that the sink owns: "
                 f"{writer}; choose other blocks"

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from gramian.compress import resize
+from gramian.data import documents
 from gramian.evaluate import perplexity
 from gramian.networks import apply
 from gramian.networks import open as open_checkpoint
+from gramian.networks.collect import collect
 
 
 @pytest.mark.slow
@@ -36,16 +38,17 @@ def test_smollm2_twice_as_wide(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_smaller_smollm2_starts_below_random(tmp_path):
-    import transformers
-
+def test_moments_choose_where_weights_do_not(tmp_path):
+    """A third of the neurons goes: chosen by moments the network still reads, by the lengths of
+    weights alone it is lost, as the plan warns."""
     source = open_checkpoint("bundled:smollm2")
-    plan = resize.shrink(source, mlp=1024, layers=28)
-    apply(source, plan, tmp_path / "s")
-    smaller = open_checkpoint(tmp_path / "s")
-    torch.manual_seed(0)
-    random = transformers.AutoModelForCausalLM.from_config(smaller.config).eval()
+    needs = resize.needs(source, refit=False)
+    moments = collect(source, documents("bundled:pydocs"), needs, tokens=8192)
     text = "The tower is 324 metres tall, about the same height as an 81-storey building. " * 12
     ids = torch.tensor(source.tokenizer(text, add_special_tokens=False)["input_ids"])
-    cut, start = (perplexity(m, ids, length=128).nll for m in (smaller.model, random))
-    assert cut < start
+    losses = []
+    for found in (moments, None):
+        out = tmp_path / f"{found is None}"
+        apply(source, resize.shrink(source, found, mlp=1024), out)
+        losses.append(perplexity(open_checkpoint(out).model, ids, length=128).nll)
+    assert losses[0] < losses[1] - 2

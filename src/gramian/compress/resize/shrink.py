@@ -22,6 +22,10 @@ START = (
     "this is a start for training, not a finished model: train it before use, and compare with "
     "gramian compress where no training is planned"
 )
+BLIND = (
+    "chosen by the lengths of weights alone, which miss what data uses: the loss can start above "
+    "that of random numbers; collect with --for resize and give the moments"
+)
 
 
 @method("weight subcloning", job="resize", paper="2312.09299")
@@ -47,7 +51,7 @@ def shrink(
     Parameters
     ----------
     moments : collected with ``needs(checkpoint)``; without them ``E x_j^2`` is taken from the
-        lengths of the rows that make a feature.
+        lengths of the rows that make a feature, which is a poor guide.
     width, mlp : features of the stream, neurons of an MLP.
     heads : query heads and heads of keys and values. Groups that share a key stay whole, or every
         group keeps as many.
@@ -84,6 +88,10 @@ def shrink(
     if replace(new, layers=old.layers) != old:
         made = cut(Weighing(draft, moments), old, new, rescale, refit, progress)
         moves.append(made.move)
+    warnings = [START] if moves else []
+    if made is not None:
+        warnings += [BLIND] if moments is None else []
+        warnings += made.warnings
     told: dict[str, Any] = {"importance": "weights" if moments is None else "moments"}
     if made is not None and made.rows_per_dimension is not None:
         told["rows_per_dimension"] = made.rows_per_dimension
@@ -93,7 +101,7 @@ def shrink(
         method="shrink",
         unchanged=() if moves else ("every size is the present one",),
         layers=() if made is None else made.layers,
-        warnings=(START, *(() if made is None else made.warnings)) if moves else (),
+        warnings=warnings,
         rescale="refit" if refit else rescale,
         **told,
     )

@@ -39,9 +39,7 @@ class AttentionHeads:
         """The features of these heads among those of ``z``, head by head."""
         return (torch.tensor(heads)[:, None] * self.width + torch.arange(self.width)).flatten()
 
-    def rows(
-        self, heads: Sequence[int], shared: Sequence[int]
-    ) -> Iterator[tuple[Matrix, Tensor]]:
+    def rows(self, heads: Sequence[int], shared: Sequence[int]) -> Iterator[tuple[Matrix, Tensor]]:
         """Every matrix that reads the stream with its outputs that make these query heads and
         these heads of keys and values, in the order in which it holds them."""
         wanted = (self.columns(heads), self.columns(shared), self.columns(shared))

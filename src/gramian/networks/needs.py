@@ -144,7 +144,6 @@ class Needs:
 
         return Needs.of(need for need in self.resolved(blueprint) if not served(need))
 
-
     def require(self, checkpoint: Checkpoint, moments: MomentSet, purpose: str) -> None:
         """Refuse moments of other weights, or without what these needs ask for.
 

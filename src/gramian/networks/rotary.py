@@ -38,7 +38,8 @@ def rotary_tables(rotary: Rotary, width: int, positions: int) -> tuple[Tensor, T
     takes y to ``cos_p * y + sin_p * (J y)``."""
     device = next(iter(rotary.embedding.buffers())).device
     eye, every = torch.eye(width, dtype=torch.float32, device=device), torch.arange(width)
-    cos, sin = [], []
+    cos: list[Tensor] = []
+    sin: list[Tensor] = []
     partner, turned = every, torch.zeros(width, dtype=torch.float64)
     for where in torch.arange(positions, device=device).split(_AT_ONCE):
         rows = eye[None, :, None, :].expand(1, width, len(where), width)

@@ -94,7 +94,7 @@ def cosine_map(
             loss = rows.part(index).loss(step)
             if beside is not None:
                 loss = loss + ((step @ beside.A - 2.0 * beside.B.T) * step).sum() + beside.c
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             schedule.step()
         with torch.no_grad():

@@ -152,7 +152,8 @@ def test_matryoshka_keeps_what_the_queries_see(collected, tmp_path):
     checkpoint, moments = collected()
     plan = kv.plan(checkpoint, moments, keep=0.6, method="matryoshka")
     sites = [move.site for move in plan.moves]
-    assert "1.k_rope" in sites and "1.v" in sites
+    assert "1.k_rope" in sites
+    assert "1.v" in sites
     assert plan.evidence["layers"][0]["error_report"] is None
     assert plan.evidence["kv_bytes_per_token"] == 4 * int(0.6 * 96)
     assert apply(checkpoint, plan, tmp_path / "out").reference_error < 1e-5
@@ -246,7 +247,8 @@ def test_ranks_are_dealt_where_they_save_most():
 def test_shares_of_keys_and_values_apart(collected):
     checkpoint, moments = collected()
     plan = kv.plan(checkpoint, moments, keys=0.25)
-    assert sum(shares(plan, "k")) / 3 == 0.25 and shares(plan, "v") == [1.0] * 3
+    assert sum(shares(plan, "k")) / 3 == 0.25
+    assert shares(plan, "v") == [1.0] * 3
     both = kv.plan(checkpoint, moments, keys=0.25, values=0.75)
     assert both.evidence["kept"] == {"k": 0.25, "v": 0.75}
     tens = kv.plan(checkpoint, moments, keep=0.5, groups="head", multiple=4)
@@ -273,7 +275,7 @@ def test_what_it_refuses(collected, checkpoint_of):
     ):
         with pytest.raises(GramianError, match=words):
             kv.plan(checkpoint, moments, **options)
-    other, others = collected("qwen2")
+    _other, others = collected("qwen2")
     with pytest.raises(GramianError, match="collect them on this model"):
         kv.plan(checkpoint, others, keep=0.5)
     with pytest.raises(GramianError, match="--for kv"):

@@ -23,6 +23,8 @@ from gramian.registry import method as registered
 
 Method = Literal["replace", "drop", "laco"]
 Objective = Literal["ls", "weighted", "cosine"]
+LOW = 0.7
+"""Mean cosine of the last states under which blocks that were folded are warned of."""
 LAST = 1e6
 """Added to the price of a cut that touches the writer of the attention sink: taken only where
 there is no other."""
@@ -180,12 +182,19 @@ def _cut_json(cut: Cut, cosine: float, fitted: Sequence[Fitted]) -> dict[str, An
 
 def _laco(checkpoint: Checkpoint, docs: Documents, remove: int, folding: dict[str, Any]) -> Plan:
     found = fold_layers(checkpoint, docs, remove, **folding)
+    warnings = []
+    if found.cosine < LOW:
+        warnings.append(
+            f"the last states keep a mean cosine of only {found.cosine:.2f} with those of the "
+            "source: expect a broken network; remove fewer blocks or take method='replace'"
+        )
     return compression(
         checkpoint,
         found.moves,
         method="laco",
         treated=[Treated(layer, 0.0, None) for layer in found.layers],
         treated_parameters=block_parameters(checkpoint),
+        warnings=warnings,
         threshold=found.threshold,
         cosine=found.cosine,
     )

@@ -31,8 +31,9 @@ def matrix_named(draft: Draft, weight: str) -> Matrix:
     GramianError : none has.
     """
     plan = draft.blueprint
-    parts = (*plan.stream_readers(), *plan.stream_writers())
-    found = next((part.matrix for part in parts if part.matrix.weight == weight), None)
+    matrices = [reader.matrix for reader in plan.stream_readers()]
+    matrices += [writer.matrix for writer in plan.stream_writers()]
+    found = next((matrix for matrix in matrices if matrix.weight == weight), None)
     if found is None:
         raise GramianError(
             f"{weight!r} is not a matrix of this {plan.model_type} network that reads or writes "

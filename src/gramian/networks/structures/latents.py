@@ -219,7 +219,7 @@ class LatentView:
             return made.rebuild(latents)
         attention = self.attention
         keys = made.rebuild(latents)
-        norm = getattr(attention, "k_norm", None) or getattr(attention, "k_layernorm", None)
+        norm: Any = getattr(attention, "k_norm", None) or getattr(attention, "k_layernorm", None)
         whole = norm is not None and norm.weight.shape[0] == keys.shape[-1]
         if whole:
             keys = norm(keys)
@@ -246,7 +246,8 @@ def _taken(made: Any) -> Tensor:
 
 def _heads(features: Tensor, width: int) -> Tensor:
     """(batch, heads, length, width) from (batch, length, features)."""
-    return features.unflatten(-1, (-1, width)).transpose(1, 2)
+    heads: Tensor = features.unflatten(-1, (-1, width)).transpose(1, 2)
+    return heads
 
 
 def hand_view(attention: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -150,12 +150,12 @@ def test_centred_errors_are_those_about_the_mean():
 
 def test_matryoshka_keeps_what_the_queries_see(collected, tmp_path):
     checkpoint, moments = collected()
-    plan = kv.plan(checkpoint, moments, keep=0.6, method="matryoshka")
+    plan = kv.plan(checkpoint, moments, keys=0.6, values=0.6, method="matryoshka")
     sites = [move.site for move in plan.moves]
     assert "1.k_rope" in sites
     assert "1.v" in sites
     assert plan.evidence["layers"][0]["error_report"] is None
-    assert plan.evidence["kv_bytes_per_token"] == 4 * int(0.6 * 96)
+    assert plan.evidence["kv_bytes_per_token"] == 4 * 2 * int(0.6 * 48)
     assert apply(checkpoint, plan, tmp_path / "out").reference_error < 1e-5
 
 

@@ -46,6 +46,9 @@ def kv(
     centre: Annotated[
         bool, typer.Option("--centre/--no-centre", help="Put means into biases.")
     ] = False,
+    sinks: Annotated[
+        str, typer.Option(help="What the first token and its like weigh in the fit.")
+    ] = "10%",
     dense: Annotated[
         bool,
         typer.Option("--dense", help="Multiply out: loads everywhere, caches as much as before."),
@@ -85,6 +88,7 @@ def kv(
             allocate=cast("Allocate", allocate),
             multiple=multiple,
             centre=centre,
+            sinks=percent(sinks, "--sinks"),
             dense=dense,
             progress=advance,
         )

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gramian.compress.kv.attended import attended, check_sinks
 from gramian.compress.kv.layers import AttentionLayer, Kind, Rotation, rotation_of
 from gramian.compress.kv.parts import Cut
 from gramian.errors import GramianError
@@ -33,8 +34,11 @@ class How:
     metric: Metric
     """What an error counts: where it is read (attention logits, the output matrix), or alike."""
     centre: bool
+    sinks: float | None = None
+    """The share of all weight that sink rows have; None counts every row once."""
 
     def __post_init__(self) -> None:
+        check_sinks(self.sinks)
         if self.method not in METHODS:
             raise GramianError(f"method {self.method!r}: expected one of {', '.join(METHODS)}")
         if self.metric not in METRICS:
@@ -85,7 +89,7 @@ def cuts(
         if name not in rotations:
             rotations[name] = rotation_of(checkpoint, layer.index, moments.recipe.length)
         here = AttentionLayer.of(draft, layer.index, rotations[name])
-        rows = moments.moments(here.site, fold=("train", "select"), sinks=True)
+        rows = attended(moments, here.site, how.sinks)
         found += (_keys(here, rows, how), _values(here, rows, how))
         if progress:
             progress(layer.index + 1, checkpoint.blueprint.depth)

@@ -59,6 +59,7 @@ def plan(
     allocate: Allocate = "greedy",
     multiple: int = 1,
     centre: bool = False,
+    sinks: float | None = 0.1,
     dense: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
@@ -82,6 +83,8 @@ def plan(
     centre : spend no direction on means, where there is a bias to put them in. Of values that is
         worse than it looks: heads that have nothing to say attend to a first token whose value is
         about zero, and what is left of the mean there counts in full.
+    sinks : what sink rows (the first token of a text and its like) weigh in the fit, as a share of
+        all rows: attention reads them far more often than they come. None counts each row once.
     dense : multiply the factors out: an ordinary checkpoint that caches as much as before, to
         measure quality with.
     progress : called with layers done and layers in all.
@@ -97,7 +100,8 @@ def plan(
             "form (dense, --dense); use method='palu'"
         )
     shares = Shares(keep, keys, values)
-    how = How(method, groups or ("head" if method == "matryoshka" else "joint"), metric, centre)
+    groups = groups or ("head" if method == "matryoshka" else "joint")
+    how = How(method, groups, metric, centre, sinks)
     needs(checkpoint).require(checkpoint, moments, "kv")
     found = cuts(checkpoint, moments, how, progress)
     ranks = _ranks(found, shares, allocate, multiple)

@@ -124,11 +124,12 @@ def _project(
         def leave(
             _m: nn.Module, _a: Any, output: Any, place: str = place, scale: float = tap.scale
         ) -> Any:
-            added = hidden(output) * scale
-            new = stream["now"] + added
+            given = hidden(output)
+            # OPT runs its MLP on the rows of all sequences in one.
+            new = stream["now"] + given.reshape(stream["now"].shape) * scale
             # Branches side by side are projected once, after both.
             new = _seen(new, bases[place]) if place in bases else new
-            change = (new - stream["now"]) / scale
+            change = ((new - stream["now"]) / scale).reshape(given.shape)
             stream["now"] = new
             return (change, *output[1:]) if isinstance(output, tuple) else change
 

@@ -172,7 +172,7 @@ def test_a_turned_copy_of_minilm_is_recovered_from_other_texts():
             if 40 < len(text := " ".join(part.split())) < 300
         }
     )
-    rows = open_embedder("bundled:minilm")(texts)
+    rows = np.unique(open_embedder("bundled:minilm")(texts), axis=0)
     order = np.random.default_rng(0).permutation(len(rows))
     further, one, other = order[:500], order[500::2], order[501::2]
     turned = rows @ turn(rows.shape[1]).astype(np.float32)
@@ -181,4 +181,4 @@ def test_a_turned_copy_of_minilm_is_recovered_from_other_texts():
     assert top_1(mapped - found.mean_out_, turned[further] - found.mean_out_) == 1
     # A model of another kind does not match, and is refused
     with pytest.raises(AmbiguousMatch):
-        UnpairedBridge().fit(rows[one], open_embedder("bundled:wordllama")(texts)[other])
+        UnpairedBridge().fit(rows[one], open_embedder("bundled:wordllama")(texts)[: len(one)])
